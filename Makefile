@@ -1,0 +1,39 @@
+# Two commands matter: `make demo` and `make test`. Each sets everything up by itself the first time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# torch exactly: on machines with a CPU build of this version, that build is taken and no CUDA packages come in.
+TORCH := torch==2.13.0
+
+.PHONY: demo test test-all check setup bench clean
+
+demo: setup
+	$(BIN)/acclimate run quickstart
+
+test: setup check
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: setup check
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "acclimate needs Python 3.11 or newer; found: $$($(PYTHON) --version). Try: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet $(TORCH)
+	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

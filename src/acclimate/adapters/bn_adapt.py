@@ -1,0 +1,47 @@
+"""BN-Adapt: covariate shift adaptation of batch statistics (Schneider et al., NeurIPS 2020)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from acclimate import params
+from acclimate.contracts import Adapter
+from acclimate.models.norms import batch_moments, batch_norms, before_each, statistics
+from acclimate.options import NonNegative
+from acclimate.params import Params
+
+
+class BNAdapt(Adapter):
+    """Mix the source statistics of every batch norm with those of the batch; each batch starts afresh.
+
+    One pass through the model: a layer's input is already normalised by the mixed statistics of the layers
+    before it. Variances are unbiased.
+    """
+
+    def __init__(self, net: nn.Module, *, prior: NonNegative = 16.0) -> None:
+        super().__init__(net)
+        self.prior = prior  # N, the source's weight in images; with n images the share is N / (N + n)
+        self.layers = batch_norms(net, "bn-adapt")
+        self.source = {name: params.copy(tensor) for name, tensor in self.moving().items()}
+
+    def moving(self) -> Params:
+        return statistics(self.layers)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        share = self.prior / (self.prior + len(x))
+
+        def mix(name: str, layer: _BatchNorm, entering: Tensor) -> None:
+            mean, variance = batch_moments(entering)
+            for statistic, batch in (("running_mean", mean), ("running_var", variance)):
+                source = self.source[f"{name}.{statistic}"]
+                layer.get_buffer(statistic).copy_(share * source + (1 - share) * batch)  # eq. (2)
+
+        with before_each(self.layers, mix):
+            logits: Tensor = self.net(x)
+        return logits
+
+    def adapt(self, x: Tensor) -> None:
+        self(x)

@@ -1,0 +1,64 @@
+"""Tent: test-time adaptation by entropy minimisation (Wang et al., ICLR 2021)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.contracts import Adapter
+from acclimate.losses import entropy
+from acclimate.models.norms import affine, batch_statistics, norm_layers
+from acclimate.options import Count, Decay, Positive
+from acclimate.params import Params
+
+
+class Tent(Adapter):
+    """Minimise entropy over the scale and shift of normalisation layers, on batch statistics.
+
+    A batch of one image has no statistics of its own: it is predicted with the source's and teaches nothing.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        *,
+        lr: Positive = 1e-3,
+        steps: Count = 1,
+        optimizer: Literal["adam", "sgd"] = "adam",
+        momentum: Decay = 0.0,
+    ) -> None:
+        super().__init__(net.requires_grad_(False))
+        self.steps = steps
+        self.trained = affine(norm_layers(net, "tent"))
+        weights = [tensor.requires_grad_() for tensor in self.trained.values()]
+        if optimizer == "adam":
+            self.optimizer = torch.optim.Adam(weights, lr=lr)
+        else:
+            self.optimizer = torch.optim.SGD(weights, lr=lr, momentum=momentum)
+
+    def moving(self) -> Params:
+        return self.trained
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) == 1:
+            return self.predict(x)
+        with torch.enable_grad(), batch_statistics(self.net):
+            for _ in range(self.steps):
+                logits: Tensor = self.net(x)
+                loss = entropy(logits).mean()  # §3.1: H(ŷ) = −Σ_c p(ŷ_c) log p(ŷ_c)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+        return logits.detach()  # the prediction precedes the last step
+
+    def adapt(self, x: Tensor) -> None:
+        self(x)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        if len(x) == 1:
+            return super().predict(x)
+        with batch_statistics(self.net):
+            return super().predict(x)

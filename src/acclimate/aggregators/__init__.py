@@ -1,0 +1,1 @@
+"""Test-time methods on the server: one file each."""

@@ -1,0 +1,32 @@
+"""FedAMP: attentive message passing between similar clients (Huang et al., AAAI 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from acclimate.aggregators.mixing import Matrix
+from acclimate.contracts import Upload
+from acclimate.options import Positive, Share
+
+
+@dataclass(frozen=True)
+class FedAMP(Matrix):
+    """ξ_ij = α_k A'(‖w_i − w_j‖²) for j ≠ i with A(d) = 1 − e^(−d/σ), and the rest of the row on i itself.
+
+    A'(d) = e^(−d/σ) / σ. The step α_k is given as `attention` = α_k K / σ, so that its default makes equal
+    clients average uniformly, and rows stay non-negative for every value up to one.
+    """
+
+    sigma: Positive = 1.0  # σ
+    attention: Share = 1.0  # α_k K / σ
+
+    def weights(self, uploads: Sequence[Upload]) -> Tensor:
+        w = torch.stack([torch.cat([t.double().flatten() for t in upload.params.values()]) for upload in uploads])
+        distance = torch.cdist(w, w, compute_mode="donot_use_mm_for_euclid_dist").square()  # ‖w_i − w_j‖²
+        xi = self.attention / len(uploads) * torch.exp(-distance / self.sigma)  # eq. (4)
+        xi.fill_diagonal_(0)
+        return xi + torch.diag(1 - xi.sum(1))  # ξ_ii = 1 − Σ_{j≠i} ξ_ij

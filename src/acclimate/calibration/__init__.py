@@ -1,0 +1,1 @@
+"""Calibration phases: same contract as training, the model frozen; one file each."""

@@ -1,0 +1,1 @@
+"""Data sets and what can happen to images."""

@@ -1,0 +1,1 @@
+"""Runs phases and streams: seeds, workers, checkpoints."""

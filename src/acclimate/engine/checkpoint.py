@@ -1,0 +1,98 @@
+"""A phase's progress in one SQLite file: the server's state, the clients' states, the metrics.
+
+Every round is one transaction, so the file always holds exactly the rounds that were finished, also after
+`kill -9`. States are safetensors blobs; only the states of clients that took part are written. Reading a
+client's state reads one row, so memory does not grow with the number of clients.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+Metric = tuple[int, int, str, float]  # round, client, name, value
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS server (round INTEGER PRIMARY KEY, kept INTEGER NOT NULL, state BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS client (
+    id INTEGER, round INTEGER, state BLOB NOT NULL, PRIMARY KEY (id, round)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS metric (
+    round INTEGER, client INTEGER, name TEXT, value REAL, PRIMARY KEY (round, client, name)) WITHOUT ROWID;
+"""
+
+
+class Checkpoint:
+    """Rounds 0 (the initial state) to the last one finished; `path=None` keeps everything in memory."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=120)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def last(self) -> int | None:
+        """The last finished round; None before anything was saved."""
+        found: int | None = self._db.execute("SELECT max(round) FROM server").fetchone()[0]
+        return found
+
+    def kept(self) -> list[int]:
+        """The rounds whose state can still be read."""
+        return [row[0] for row in self._db.execute("SELECT round FROM server ORDER BY round")]
+
+    def server(self, round: int) -> bytes:
+        """The server's state after a kept round."""
+        row = self._db.execute("SELECT state FROM server WHERE round = ?", (round,)).fetchone()
+        if row is None:
+            raise KeyError(f"round {round} was not kept; kept: {self.kept()}")
+        return bytes(row[0])
+
+    def client(self, id: int, round: int | None = None) -> bytes | None:
+        """A client's state after a kept round (the last one by default); None if it had not taken part."""
+        row = self._db.execute(
+            "SELECT state FROM client WHERE id = ? AND round <= ? ORDER BY round DESC LIMIT 1",
+            (id, 2**62 if round is None else round),
+        ).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def has_clients(self) -> bool:
+        """Whether any client has a state of its own."""
+        return self._db.execute("SELECT 1 FROM client LIMIT 1").fetchone() is not None
+
+    def metrics(self) -> Iterable[Metric]:
+        """All metrics, round by round."""
+        return self._db.execute("SELECT round, client, name, value FROM metric ORDER BY round, client, name")
+
+    def commit(
+        self,
+        round: int,
+        server: bytes,
+        clients: Mapping[int, bytes] | None = None,
+        metrics: Iterable[Metric] = (),
+        keep: bool = False,
+    ) -> None:
+        """Save a finished round, all of it or nothing. Older states go unless they were to be kept."""
+        db = self._db
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            db.execute("INSERT INTO server VALUES (?, ?, ?)", (round, int(keep), server))
+            db.execute("DELETE FROM server WHERE round < ? AND NOT kept", (round,))
+            for id, state in (clients or {}).items():
+                # Of a client's older states, those that a kept round ended with stay.
+                db.execute(
+                    "DELETE FROM client AS old WHERE id = ? AND NOT EXISTS (SELECT 1 FROM server WHERE kept "
+                    "AND round < ? AND round >= old.round)",
+                    (id, round),
+                )
+                db.execute("INSERT INTO client VALUES (?, ?, ?)", (id, round, state))
+            db.executemany("INSERT INTO metric VALUES (?, ?, ?, ?)", metrics)
+            db.execute("COMMIT")
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise

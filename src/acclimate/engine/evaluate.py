@@ -1,0 +1,219 @@
+"""Running a test: every client's stream, alone or with exchanges, in pieces that can be saved and resumed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from acclimate import trees
+from acclimate.contracts import Adapter, Aggregator, Upload
+from acclimate.engine.executor import Executor, Serial, one_thread
+from acclimate.engine.seeds import seed_call
+from acclimate.engine.testing import Paused, Score, Test, Testing
+from acclimate.engine.train import Known, Progress
+from acclimate.errors import ConfigError, MissingKnowledge
+from acclimate.scenarios.population import Population, Stream
+
+__all__ = ["Commit", "Figure", "Paused", "Resume", "Score", "Test", "evaluate"]
+
+
+class Figure(NamedTuple):
+    """Something to draw: from an adapter (client ≥ 0) or an aggregator (client -1)."""
+
+    client: int
+    stream: str
+    slot: int
+    values: bytes
+
+
+@dataclass
+class Commit:
+    """What happened since the last commit: to be saved as a whole."""
+
+    scores: list[Score] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    members: dict[int, Paused] = field(default_factory=dict)  # position in the list of streams → where it stands
+    servers: dict[str, tuple[int, bytes]] = field(default_factory=dict)  # stream → next slot, aggregator state
+
+
+Resume = Commit  # the newest members and servers of all commits so far
+
+
+def evaluate(
+    make: Callable[..., Adapter],
+    population: Population,
+    build: Callable[[int | None], nn.Module],
+    known: Known,
+    *,
+    needs: Sequence[str] = (),
+    aggregator: Aggregator[Any] | None = None,
+    streams: Sequence[Stream] | None = None,
+    test: Test | None = None,
+    seed: int = 0,
+    executor: Executor | None = None,
+    resume: Resume | None = None,
+    commit_seconds: float = 10.0,
+    progress: Progress | None = None,
+) -> Iterator[Commit]:
+    """Adapt and score `make(net, **knowledge)` on every stream.
+
+    Yields what to save, at least every `commit_seconds` plus one piece of work; where it was saved up to goes
+    into `resume` after an interruption.
+    """
+    chosen = list(population.streams if streams is None else streams)
+    check_knowledge(known, needs, chosen)
+    personal = known.personal
+    testing = Testing(
+        make=make,
+        needs=tuple(needs),
+        population=population,
+        streams=chosen,
+        build=build,
+        test=test or Test(),
+        seed=seed,
+        known=None if personal else trees.dump(known.of(None)),
+        signs=aggregator is not None and aggregator.signs,
+    )
+    run = _Run(testing, known if personal else None, executor or Serial(), commit_seconds, resume or Commit(), progress)
+    with one_thread():
+        run.executor.install(testing)
+        yield from run.alone() if aggregator is None else run.together(aggregator)
+
+
+def check_knowledge(known: Known, needs: Sequence[str], streams: Sequence[Stream]) -> None:
+    """Name what is missing, and for whom, before the first batch."""
+    clients = list(dict.fromkeys(stream.client for stream in streams))
+    for client in clients if known.personal else clients[:1]:
+        found = known.of(client)
+        for name in ("model", *needs):
+            if name in found:
+                continue
+            phases = ", ".join(type(outcome.algorithm).__name__ for outcome in known.outcomes) or "none"
+            if known.personal:
+                raise MissingKnowledge(
+                    f"client {client} has no '{name}': the phases ({phases}) keep part of it on the clients that "
+                    "took part, and this one never did. Test the source clients (in scenario 'twofold': "
+                    "new: false, and cohort: all), or use phases that export to everybody"
+                )
+            raise MissingKnowledge(
+                f"'{name}' is exported by no phase (phases: {phases}); add one that exports it before the test, "
+                f"for example a phase '{'fedavg' if name == 'model' else 'bbse'}'"
+            )
+
+
+@dataclass
+class _Run:
+    testing: Testing
+    personal: Known | None
+    executor: Executor
+    commit_seconds: float
+    resume: Resume
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        streams = self.testing.streams
+        self.lengths = [len(stream.slots(self.testing.test.batch_size)) for stream in streams]
+        blank = [[0] * self.testing.population.classes for _ in range(2)]
+        self.at = {m: self.resume.members.get(m, Paused(0, None, blank)) for m in range(len(streams))}
+        self.since, self.pending = time.monotonic(), Commit()
+
+    def alone(self) -> Iterator[Commit]:
+        """Without an aggregator clients are independent: each runs as far as the time for one piece allows."""
+        while ahead := [m for m in self.at if self.at[m].slot < self.lengths[m]]:
+            tasks = [self._task("alone", m, paused=self.at[m], seconds=self.commit_seconds) for m in ahead]
+            for index, (paused, scores, figures) in self.executor.run(b"", tasks):
+                stream = self.testing.streams[ahead[index]]
+                self.pending.scores += scores
+                self.pending.figures += [Figure(stream.client, stream.name, t, blob) for t, blob in figures]
+                self._advance(ahead[index], paused)
+                yield from self._due()
+        yield from self._due(now=True)
+
+    def together(self, aggregator: Aggregator[Any]) -> Iterator[Commit]:
+        """With an aggregator all clients of a stream go slot by slot: adapt, exchange, predict."""
+        for name in dict.fromkeys(stream.name for stream in self.testing.streams):
+            members = [m for m in self.at if self.testing.streams[m].name == name]
+            slot, state = self._begin(aggregator, name, members)
+            for t in range(slot, max(self.lengths[m] for m in members)):
+                here = [m for m in members if t < self.lengths[m]]
+                state = self._slot(aggregator, state, name, here, t)
+                self.pending.servers[name] = (t + 1, trees.dump(state))
+                yield from self._due()
+        yield from self._due(now=True)
+
+    def _begin(self, aggregator: Aggregator[Any], name: str, members: list[int]) -> tuple[int, Any]:
+        if name in self.resume.servers:
+            slot, blob = self.resume.servers[name]
+            return slot, trees.load(blob)
+        results = self._ordered([self._task("start", m, slot=0) for m in members])
+        uploads: list[Upload] = [trees.load(upload) for _, upload in results]
+        if not any(upload.params for upload in uploads):
+            raise ConfigError(
+                [f"aggregator {type(aggregator).__name__}: this adapter shares nothing, so there is nothing to mix; "
+                 "use it without an aggregator, or another adapter (bn-adapt, tent, em, bbse)"], "a system",
+            )  # fmt: skip
+        for m, (first, _) in zip(members, results, strict=True):
+            self.at[m] = self.at[m]._replace(state=first)
+        seed_call(self.testing.seed, "test", name, "init")
+        return 0, trees.load(trees.dump(aggregator.init(uploads)))
+
+    def _slot(self, aggregator: Aggregator[Any], state: Any, name: str, here: list[int], t: int) -> Any:
+        adapted = self._ordered([self._task("adapt", m, slot=t, state=self.at[m].state) for m in here])
+        downloads: dict[int, bytes] = {}
+        traffic: dict[int, dict[str, float]] = {m: {} for m in here}
+        if (t + 1) % self.testing.test.sync_every == 0:
+            sent = [(m, trees.load(blob)) for m, (_, blob, _, _) in zip(here, adapted, strict=True) if blob is not None]
+            seed_call(self.testing.seed, "test", name, t, "mix")
+            mix = aggregator.mix(state, [upload for _, upload in sent], t)
+            state = trees.load(trees.dump(mix.state))  # what goes on is what is saved
+            for (m, upload), download in zip(sent, mix.downloads, strict=True):
+                downloads[m] = trees.dump(download)
+                up = trees.nbytes(upload.params) + trees.nbytes(upload.signature)
+                traffic[m] = {"bytes_up": up, "bytes_down": trees.nbytes(download)}
+            if mix.figures:
+                self.pending.figures.append(Figure(-1, name, t, trees.dump(mix.figures)))
+        tasks = [
+            self._task("predict", m, slot=t, state=after, download=downloads.get(m), tally=self.at[m].tally)
+            for m, (after, *_) in zip(here, adapted, strict=True)
+        ]
+        for m, (_, blob, seconds, figures), result in zip(here, adapted, self._ordered(tasks), strict=True):
+            after, score, tally = result
+            values = {**score.values, **traffic[m], "seconds": score.values["seconds"] + seconds}
+            if blob is None:
+                values["left_out"] = 1.0
+            self.pending.scores.append(score._replace(values=values))
+            if figures is not None:
+                self.pending.figures.append(Figure(score.client, name, t, figures))
+            self._advance(m, Paused(t + 1, after, tally))
+        return state
+
+    def _task(self, step: str, member: int, **more: Any) -> dict[str, Any]:
+        known = None
+        if self.personal is not None:
+            known = trees.dump(self.personal.of(self.testing.streams[member].client))
+        return {"step": step, "member": member, "known": known, **more}
+
+    def _ordered(self, tasks: list[dict[str, Any]]) -> list[Any]:
+        results = dict(self.executor.run(b"", tasks))
+        return [results[index] for index in range(len(tasks))]
+
+    def _advance(self, member: int, paused: Paused) -> None:
+        if paused.slot == self.lengths[member]:
+            stream, paused = self.testing.streams[member], paused._replace(state=None)
+            classes = range(len(paused.tally[0]))
+            values = {f"correct/{c}": float(paused.tally[0][c]) for c in classes if paused.tally[1][c]}
+            values |= {f"count/{c}": float(paused.tally[1][c]) for c in classes if paused.tally[1][c]}
+            self.pending.scores.append(Score(stream.client, stream.name, -1, "", values))
+        self.at[member] = self.pending.members[member] = paused
+
+    def _due(self, now: bool = False) -> Iterator[Commit]:
+        """Hand over what is pending when a second (or, with exchanges, `commit_seconds`) has passed."""
+        if self.progress is not None:
+            self.progress(sum(paused.slot for paused in self.at.values()), sum(self.lengths), "")
+        if now or time.monotonic() - self.since >= min(1.0, self.commit_seconds):
+            yield self.pending
+            self.since, self.pending = time.monotonic(), Commit()

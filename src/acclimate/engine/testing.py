@@ -1,0 +1,187 @@
+"""The clients' side of a test: one adapter per process, moved from client to client by loading states.
+
+Labels stay here: an adapter is handed images and returns logits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from acclimate import trees
+from acclimate.contracts import Adapter, Knowledge, Upload
+from acclimate.engine.live import Live
+from acclimate.engine.seeds import seed_call
+from acclimate.models.head import signature
+from acclimate.options import Count
+from acclimate.scenarios.population import Population, Slot, Stream
+
+
+@dataclass(frozen=True)
+class Test:
+    """How streams are met: a property of the test, not of the adapter."""
+
+    __test__ = False  # not a test case, whatever pytest thinks of the name
+
+    batch_size: Count | Literal["all"] = 20  # all: one slot with everything, for offline methods
+    reset: Literal["never", "batch", "shift"] = "never"  # shift: the adapter is told the boundaries
+    sync_every: Count = 1  # slots between exchanges, where there is an aggregator
+
+
+class Score(NamedTuple):
+    """What one slot of one stream measured; slot -1: the whole stream."""
+
+    client: int
+    stream: str
+    slot: int
+    shift: str
+    values: dict[str, float]
+
+
+class Paused(NamedTuple):
+    """Where a client stands in its stream."""
+
+    slot: int  # the next one
+    state: bytes | None  # the adapter's, None at the start and at the end
+    tally: list[list[int]]  # correct and seen images of each class
+
+
+@dataclass(frozen=True)
+class Testing:
+    """What a worker needs to know of a test."""
+
+    make: Callable[..., Adapter]  # (net, **knowledge) → adapter
+    needs: tuple[str, ...]
+    population: Population
+    streams: Sequence[Stream]
+    build: Callable[[int | None], nn.Module]
+    test: Test
+    seed: int
+    known: bytes | None  # what every client knows; None: it differs from client to client
+    signs: bool = False
+    _live: Live = field(init=False)
+    _source: Live = field(init=False)
+    _adapter: dict[str, tuple[Adapter, bytes, nn.Module | None]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_live", Live(self.build))
+        object.__setattr__(self, "_source", Live(self.build))
+        object.__setattr__(self, "_adapter", {})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = (self.make, self.needs, self.population, self.streams, self.build, self.test, self.seed)
+        return type(self), (*values, self.known, self.signs)
+
+    def prepare(self, common: bytes) -> None:
+        return None
+
+    def run(self, prepared: None, task: dict[str, Any]) -> Any:
+        steps = {"alone": self.alone, "start": self.start, "adapt": self.adapt, "predict": self.predict}
+        return steps[task["step"]](task)
+
+    def alone(self, task: dict[str, Any]) -> tuple[Paused, list[Score], list[tuple[int, bytes]]]:
+        """A client's stream from where it stands, until its end or until the time for one piece is over."""
+        adapter, first, _ = self._for(task["known"])
+        stream, paused = self.streams[task["member"]], task["paused"]
+        slots, begin = stream.slots(self.test.batch_size), time.monotonic()
+        adapter.load_state(trees.load(paused.state or first))
+        tally, scores, figures, t = [list(row) for row in paused.tally], [], [], paused.slot
+        while t < len(slots) and (t == paused.slot or time.monotonic() - begin < task["seconds"]):
+            if self._resets(slots, t):
+                adapter.load_state(trees.load(first))
+            x, y = self._batch(slots[t])
+            logits, seconds = self._call(adapter, "forward", stream, t, x)
+            values = _judge(logits, y, tally)
+            scores.append(Score(stream.client, stream.name, t, slots[t].shift, {**values, "seconds": seconds}))
+            if drawn := _drawn(adapter):
+                figures.append((t, drawn))
+            t += 1
+        state = trees.dump(adapter.state()) if t < len(slots) else None
+        return Paused(t, state, tally), scores, figures
+
+    def start(self, task: dict[str, Any]) -> tuple[bytes, bytes]:
+        """A client's first state, and what it would share before any adaptation."""
+        adapter, first, _ = self._for(task["known"])
+        adapter.load_state(trees.load(first))
+        return first, trees.dump(self._upload(adapter, task, None, 0))
+
+    def adapt(self, task: dict[str, Any]) -> tuple[bytes, bytes | None, float, bytes | None]:
+        """The first half of an exchange: state and upload after adapting; no upload if it is not finite."""
+        adapter, first, source = self._for(task["known"])
+        stream, t = self.streams[task["member"]], task["slot"]
+        slots = stream.slots(self.test.batch_size)
+        before = first if self._resets(slots, t) else task["state"]
+        adapter.load_state(trees.load(before))
+        x, _ = self._batch(slots[t])
+        _, seconds = self._call(adapter, "adapt", stream, t, x)
+        upload = self._upload(adapter, task, signature(source, x) if source is not None else None, len(x))
+        if not trees.finite(upload):
+            return before, None, seconds, None
+        return trees.dump(adapter.state()), trees.dump(upload), seconds, _drawn(adapter)
+
+    def predict(self, task: dict[str, Any]) -> tuple[bytes, Score, list[list[int]]]:
+        """The second half: take the download, predict the same batch."""
+        adapter, _, _ = self._for(task["known"])
+        stream, t = self.streams[task["member"]], task["slot"]
+        slot = stream.slots(self.test.batch_size)[t]
+        adapter.load_state(trees.load(task["state"]))
+        if task["download"] is not None:
+            adapter.load_shared(trees.load(task["download"]))
+        x, y = self._batch(slot)
+        logits, seconds = self._call(adapter, "predict", stream, t, x)
+        tally = [list(row) for row in task["tally"]]
+        values = {**_judge(logits, y, tally), "seconds": seconds}
+        return trees.dump(adapter.state()), Score(stream.client, stream.name, t, slot.shift, values), tally
+
+    def _for(self, known: bytes | None) -> tuple[Adapter, bytes, nn.Module | None]:
+        """The adapter with its first state: one per process, or a new one where clients know different things."""
+        if known is not None or "shared" not in self._adapter:
+            knowledge: Knowledge = trees.load(known if known is not None else self.known or b"")
+            net, source = self._live(knowledge["model"]), None
+            if self.signs:
+                source = self._source(knowledge["model"]).requires_grad_(False).eval()
+            seed_call(self.seed, "test", "make")
+            adapter = self.make(net, **{name: knowledge[name] for name in self.needs})
+            made = (adapter, trees.dump(adapter.state()), source)
+            if known is not None:
+                return made
+            self._adapter["shared"] = made
+        return self._adapter["shared"]
+
+    def _call(self, adapter: Adapter, what: str, stream: Stream, t: int, x: Tensor) -> tuple[Tensor, float]:
+        adapter.figures = {}
+        seed_call(self.seed, "test", t, stream.client, stream.name, what)
+        begin = time.perf_counter()
+        result = getattr(adapter, what)(x)
+        return result, time.perf_counter() - begin
+
+    def _batch(self, slot: Slot) -> tuple[Tensor, Tensor]:
+        parts = [self.population.examples(held) for held in slot.parts]
+        return torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts])
+
+    def _resets(self, slots: Sequence[Slot], t: int) -> bool:
+        if self.test.reset == "shift":
+            return t > 0 and slots[t].shift != slots[t - 1].shift
+        return self.test.reset == "batch"
+
+    def _upload(self, adapter: Adapter, task: Mapping[str, Any], sign: Tensor | None, weight: int) -> Upload:
+        client = self.streams[task["member"]].client
+        return Upload(client, task["slot"], adapter.shared(), sign, weight)
+
+
+def _drawn(adapter: Adapter) -> bytes | None:
+    return trees.dump(adapter.figures) if adapter.figures else None
+
+
+def _judge(logits: Tensor, y: Tensor, tally: list[list[int]]) -> dict[str, float]:
+    """Score predictions; one that is not finite is wrong."""
+    hit = (logits.argmax(-1) == y) & logits.isfinite().all(-1)
+    for label, right in zip(y.tolist(), hit.tolist(), strict=True):
+        tally[0][label] += int(right)
+        tally[1][label] += 1
+    return {"correct": float(hit.sum()), "count": float(len(y))}

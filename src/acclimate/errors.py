@@ -1,0 +1,58 @@
+"""Errors a user can cause and mend; each says what was expected, what was found and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+class AcclimateError(Exception):
+    """Base of all errors below. The command line prints them without a traceback and exits with 2."""
+
+
+class ConfigError(AcclimateError):
+    """An experiment that cannot be run as written; carries every problem found, not only the first."""
+
+    def __init__(self, problems: Sequence[str], source: str = "the experiment") -> None:
+        self.problems, self.source = list(problems), source
+        lines = "\n".join(f"  - {problem}" for problem in self.problems)
+        super().__init__(f"{source} has {len(self.problems)} problem(s):\n{lines}")
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[list[str], str]]:
+        return type(self), (self.problems, self.source)
+
+
+class MissingKnowledge(AcclimateError):
+    """An adapter or a phase needs something that no earlier phase exports (to this client)."""
+
+
+class MissingData(AcclimateError):
+    """A data set or file that is not where it was looked for, or not what it should be."""
+
+
+class UnsupportedModel(AcclimateError):
+    """A method needs layers that this model does not have."""
+
+
+class RunLocked(AcclimateError):
+    """Another process works on the same run."""
+
+
+class WorkerFailed(AcclimateError):
+    """A worker process raised an unexpected error or died."""
+
+
+class NothingSelected(AcclimateError):
+    """`tune` or `select` has nothing to choose from or nothing to score on."""
+
+
+def nearest(name: object, possible: Iterable[str]) -> str:
+    """A half-sentence with the closest possible name, or all of them.
+
+    >>> nearest("tnet", ["tent", "none"])
+    "did you mean 'tent'? Possible: none, tent"
+    """
+    names = sorted(possible)
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    return f"{hint}Possible: {', '.join(names) or 'nothing'}"

@@ -1,0 +1,83 @@
+"""Labelled images: rows of one shared uint8 array, made float in [0, 1] batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Images:
+    """A uint8 array [N, H, W, C], memory-mapped from a `.npy` file or held in memory.
+
+    A mapped array is sent to another process as its path, so all workers share the same pages.
+    """
+
+    def __init__(self, array: np.ndarray[Any, np.dtype[np.uint8]] | Path) -> None:
+        self.path = array if isinstance(array, Path) else None
+        loaded = np.load(array, mmap_mode="c", allow_pickle=False) if isinstance(array, Path) else array
+        if loaded.dtype != np.uint8 or loaded.ndim != 4:
+            raise ValueError(f"images are uint8 [N, H, W, C]; found {loaded.dtype} {loaded.shape}")
+        # Copy-on-write pages: torch wants a writable array, and nothing here ever writes.
+        self.pixels = torch.from_numpy(loaded)
+
+    def __reduce__(self) -> tuple[type[Images], tuple[Any]]:
+        return type(self), (self.path or self.pixels.numpy(),)
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width: the shape of one image as a model sees it."""
+        _, height, width, channels = self.pixels.shape
+        return channels, height, width
+
+    def bytes(self, rows: Tensor) -> Tensor:
+        """The uint8 images [B, C, H, W] of some rows."""
+        return self.pixels[rows].permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Some rows of an image array with their labels: one client's training data, or a test batch."""
+
+    images: Images
+    labels: Tensor  # int64, one per row below
+    rows: Tensor  # int64, which images
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def x(self) -> Tensor:
+        """All images as floats in [0, 1], [N, C, H, W] (channels last in memory)."""
+        return self.images.bytes(self.rows).float().div_(255)
+
+    @property
+    def y(self) -> Tensor:
+        """All labels."""
+        return self.labels
+
+    def take(self, positions: Tensor) -> Examples:
+        """The examples at some positions of this list."""
+        return replace(self, labels=self.labels[positions], rows=self.rows[positions])
+
+    def batches(self, size: int, rng: torch.Generator | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """One pass over the examples, shuffled by `rng` if one is given.
+
+        A single example left over at the end joins the batch before it: batch normalisation cannot train
+        on one.
+        """
+        order = torch.arange(len(self)) if rng is None else torch.randperm(len(self), generator=rng)
+        parts = list(order.split(size))
+        if len(parts) > 1 and len(parts[-1]) == 1:
+            parts[-2:] = [torch.cat(parts[-2:])]
+        for part in parts:
+            batch = self.take(part)
+            yield batch.x, batch.y

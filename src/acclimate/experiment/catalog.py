@@ -1,0 +1,114 @@
+"""Every name a user can write, in explicit tables. The only place with name strings.
+
+Targets are imported when they are used, so that `acclimate --help` and `list` need no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method, scenario or model: where its class is, and a line about it."""
+
+    target: str  # module:class
+    summary: str
+    paper: str = ""
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # what `tune: true` tries
+
+    def load(self) -> Any:
+        """The class itself."""
+        module, _, name = self.target.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
+TRAINING = {
+    "fedavg": Entry("acclimate.training.fedavg:FedAvg", "average the clients' models", "McMahan et al., AISTATS 2017"),
+    "fedprox": Entry(
+        "acclimate.training.fedprox:FedProx", "FedAvg with clients held near the server's model", "Li et al., MLSys 2020"
+    ),
+    "fedavgm": Entry("acclimate.training.fedavgm:FedAvgM", "FedAvg with momentum on the server", "Hsu et al., 2019"),
+    "scaffold": Entry(
+        "acclimate.training.scaffold:Scaffold", "correct local gradients for client drift", "Karimireddy et al., ICML 2020"
+    ),
+    "fedper": Entry("acclimate.training.fedper:FedPer", "keep the head on the client", "Arivazhagan et al., 2019"),
+    "fedbn": Entry("acclimate.training.fedbn:FedBN", "keep normalisation layers on the client", "Li et al., ICLR 2021"),
+}
+
+CALIBRATION = {
+    "bbse": Entry(
+        "acclimate.calibration.bbse:BBSE", "the confusion matrix on source validation data", "Lipton et al., ICML 2018"
+    ),
+}
+
+ADAPTERS = {
+    "none": Entry("acclimate.adapters.none:NoAdaptation", "the model as it was trained"),
+    "bn-adapt": Entry(
+        "acclimate.adapters.bn_adapt:BNAdapt",
+        "mix the statistics of batch norms with the batch's",
+        "Schneider et al., NeurIPS 2020",
+        grid={"prior": [0, 4, 16, 64, 256]},
+    ),
+    "tent": Entry(
+        "acclimate.adapters.tent:Tent",
+        "minimise entropy over scales and shifts",
+        "Wang et al., ICLR 2021",
+        grid={"lr": [1e-4, 1e-3, 1e-2]},
+    ),
+    "em": Entry(
+        "acclimate.adapters.em:EM",
+        "estimate the label distribution by EM",
+        "Saerens et al., Neural Computation 2002",
+        grid={"iterations": [1, 2, 5, 20]},
+    ),
+    "bbse": Entry(
+        "acclimate.adapters.bbse:BBSE",
+        "estimate the label distribution by the confusion matrix",
+        "Lipton et al., ICML 2018",
+        grid={"kind": ["hard", "soft"], "smoothing": [1e-3, 1e-2, 1e-1]},
+    ),
+    "t3a": Entry(
+        "acclimate.adapters.t3a:T3A",
+        "prototypes of confident features instead of the head",
+        "Iwasawa & Matsuo, NeurIPS 2021",
+        grid={"keep": [5, 20, 100, None]},
+    ),
+}
+
+AGGREGATORS = {
+    "local": Entry("acclimate.aggregators.local:Local", "everybody keeps its own (not the same as no aggregator)"),
+    "fedavg": Entry("acclimate.aggregators.fedavg:FedAvg", "the mean of all uploads", "McMahan et al., AISTATS 2017"),
+    "fedamp": Entry(
+        "acclimate.aggregators.fedamp:FedAMP", "similar clients attend to each other", "Huang et al., AAAI 2021"
+    ),
+}
+
+SCENARIOS = {
+    "twofold": Entry("acclimate.scenarios.twofold:Twofold", "label shift in one stream, image shift in another"),
+}
+
+MODELS = {
+    "mlp": Entry("acclimate.models.mlp:MLP", "fully connected, 784-200-200-10 on MNIST", "McMahan et al., AISTATS 2017"),
+    "shallow-cnn": Entry("acclimate.models.shallow_cnn:ShallowCNN", "five layers with batch norms", "Bao et al., NeurIPS 2023"),
+}
+
+PHASES = {**TRAINING, **CALIBRATION}
+
+# Systems that are more than an adapter of the same name. Every adapter is a system by itself, and
+# 'aggregator+adapter' is one too.
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "bbse": {"phases": [{"name": "bbse", "rounds": 1}], "adapter": "bbse"},
+}
+
+ROOMS: dict[str, dict[str, Entry]] = {
+    "training": TRAINING,
+    "calibration": CALIBRATION,
+    "adapters": ADAPTERS,
+    "aggregators": AGGREGATORS,
+    "scenarios": SCENARIOS,
+    "models": MODELS,
+}

@@ -1,0 +1,89 @@
+"""Checking options against the signature of what they are for, with messages that name the key."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic.fields import FieldInfo
+
+from acclimate.errors import nearest
+
+# Arguments that the engine fills in, never the experiment.
+GIVEN = {"self", "net", "classes", "shape", "normalise"}
+
+
+def options_of(target: Callable[..., Any]) -> type[BaseModel]:
+    """A pydantic model with one field per option of a class or function."""
+    needs = set(getattr(target, "needs", ()))
+    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        if name in GIVEN | needs or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            continue
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[name] = (hints.get(name, Any), default)
+    return create_model(
+        getattr(target, "__name__", "Options"),
+        __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=()),
+        **fields,
+    )
+
+
+def check(target: Callable[..., Any], raw: Mapping[str, Any], path: str) -> tuple[dict[str, Any], Any, list[str]]:
+    """The options as Python values, as plain data with all defaults, and every problem found."""
+    model = options_of(target)
+    try:
+        found = model(**{str(key): value for key, value in raw.items()})
+    except ValidationError as error:
+        return {}, {}, problems(error, path, model)
+    values = {name: getattr(found, name) for name in model.model_fields}
+    return values, found.model_dump(mode="json"), []
+
+
+def problems(error: ValidationError, path: str, model: type[BaseModel]) -> list[str]:
+    """One line per key: where, what was expected, what was found."""
+    expected: dict[str, list[str]] = {}
+    found: dict[str, Any] = {}
+    for item in error.errors(include_url=False, include_context=False):
+        key = _key(path, item["loc"], model)
+        if item["type"] == "extra_forbidden":
+            expected.setdefault(key, []).append(f"unknown key; {nearest(item['loc'][-1], _siblings(model, item['loc']))}")
+        elif item["type"] == "missing":
+            expected.setdefault(key, []).append("required, but not given")
+        else:
+            message = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            expected.setdefault(key, []).append(f"expected {message}")
+            found[key] = item["input"]
+    return [
+        f"{key}: {' or '.join(dict.fromkeys(texts))}" + (f"; found {found[key]!r}" if key in found else "")
+        for key, texts in expected.items()
+    ]
+
+
+def _key(path: str, loc: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    """The path of the key a user wrote: without the union members that pydantic puts into its locations."""
+    parts, known = [path] if path else [], _nested(model)
+    for depth, part in enumerate(loc):
+        if depth == 0 or isinstance(part, int) or part in known:
+            parts.append(str(part))
+    return ".".join(parts)
+
+
+def _siblings(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    if len(loc) == 1:
+        return list(model.model_fields)
+    return list(_fields_of(model.model_fields.get(str(loc[0]))))
+
+
+def _nested(model: type[BaseModel]) -> set[str]:
+    inner = {name for field in model.model_fields.values() for name in _fields_of(field)}
+    return inner | {str(name) for name in model.model_fields}
+
+
+def _fields_of(field: FieldInfo | None) -> set[str]:
+    kind = field.annotation if field is not None else None
+    return set(getattr(kind, "__dataclass_fields__", {}))

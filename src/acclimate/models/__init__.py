@@ -1,0 +1,1 @@
+"""Models, and helpers that work on any module."""

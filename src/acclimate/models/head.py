@@ -1,0 +1,46 @@
+"""The head of any classifier, and the features that enter it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from acclimate.errors import UnsupportedModel
+
+
+def head_of(net: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
+    """The last `nn.Linear` of a model with its name, or the one named.
+
+    >>> head_of(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))[0]
+    '2'
+    """
+    linears = {n: m for n, m in net.named_modules() if isinstance(m, nn.Linear)}
+    if name is not None and name not in linears:
+        raise UnsupportedModel(
+            f"{type(net).__name__} has no linear layer '{name}'; it has: {', '.join(linears) or 'none'}"
+        )
+    if not linears:
+        raise UnsupportedModel(
+            f"{type(net).__name__} has no nn.Linear layer, so it has no head; end the model in one, or use a "
+            "method that needs no head (none, bn-adapt, tent, em)"
+        )
+    chosen = name or list(linears)[-1]
+    return chosen, linears[chosen]
+
+
+def features(net: nn.Module, x: Tensor, head: nn.Linear | None = None) -> tuple[Tensor, Tensor]:
+    """The head's input and the logits of a batch."""
+    seen: list[Tensor] = []
+    layer = head or head_of(net)[1]
+    hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    try:
+        logits = net(x)
+    finally:
+        hook.remove()
+    return seen[-1], logits
+
+
+@torch.no_grad()
+def signature(net: nn.Module, x: Tensor) -> Tensor:
+    """The mean feature of a batch: how a frozen model sees the place the batch comes from."""
+    return features(net, x)[0].flatten(1).mean(0)

@@ -1,0 +1,11 @@
+"""Ranges of hyper-parameters: plain annotations that the experiment file's reader enforces."""
+
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Interval
+
+Count = Annotated[int, Ge(1)]
+Positive = Annotated[float, Gt(0)]
+NonNegative = Annotated[float, Ge(0)]
+Share = Annotated[float, Interval(ge=0, le=1)]
+Decay = Annotated[float, Interval(ge=0, lt=1)]  # momenta and the like

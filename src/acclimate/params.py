@@ -1,0 +1,94 @@
+"""Arithmetic on named tensors: the weights and statistics of a model, or anything shaped like them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+Params = dict[str, Tensor]
+
+
+def of(net: nn.Module) -> Params:
+    """All parameters and persistent buffers of `net`, copied.
+
+    The copies are contiguous whatever the layout of the model, so that reductions over them give the same
+    bits before and after a trip through a file or another process.
+    """
+    return {name: copy(tensor) for name, tensor in net.state_dict().items()}
+
+
+def copy(tensor: Tensor) -> Tensor:
+    """A detached contiguous copy."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def load(net: nn.Module, params: Mapping[str, Tensor]) -> nn.Module:
+    """Copy `params` into `net` in place; the names must be exactly those of `of(net)`."""
+    own = net.state_dict()
+    if own.keys() != params.keys():
+        missing, extra = sorted(own.keys() - params.keys()), sorted(params.keys() - own.keys())
+        raise ValueError(f"parameters do not fit {type(net).__name__}: missing {missing}, unknown {extra}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(params[name])
+    return net
+
+
+def assign(targets: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Copy `values` into the tensors of the same names, in place."""
+    with torch.no_grad():
+        for name, tensor in targets.items():
+            tensor.copy_(values[name])
+
+
+def select(params: Mapping[str, Tensor], keep: Callable[[str], bool]) -> Params:
+    """The entries whose name is kept."""
+    return {name: tensor for name, tensor in params.items() if keep(name)}
+
+
+def add(a: Mapping[str, Tensor], b: Mapping[str, Tensor], scale: float = 1.0) -> Params:
+    """a + scale * b, name by name."""
+    return {name: tensor + scale * b[name] for name, tensor in a.items()}
+
+
+def sub(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Params:
+    """a - b, name by name."""
+    return {name: tensor - b[name] for name, tensor in a.items()}
+
+
+def zeros_like(a: Mapping[str, Tensor]) -> Params:
+    """Zeros of the same shapes."""
+    return {name: torch.zeros_like(tensor) for name, tensor in a.items()}
+
+
+def dot(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Tensor:
+    """The inner product over all entries.
+
+    >>> float(dot({"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 4.0])}))
+    11.0
+    """
+    return torch.stack([(tensor * b[name]).sum() for name, tensor in a.items()]).sum()
+
+
+def mean(many: Sequence[Mapping[str, Tensor]], weights: Iterable[float]) -> Params:
+    """The weighted mean; weights need not sum to one. Integer entries are rounded.
+
+    >>> mean([{"w": torch.tensor(1.0)}, {"w": torch.tensor(4.0)}], [2, 1])["w"]
+    tensor(2.)
+    """
+    share = torch.tensor(list(weights), dtype=torch.float64)
+    share = share / share.sum()
+    return {name: combine(share, [params[name] for params in many]) for name in many[0]}
+
+
+def combine(weights: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """Σ_k weights[k] · tensors[k], computed in float64 and returned in the tensors' own type."""
+    total = torch.tensordot(weights.double(), torch.stack(list(tensors)).double(), dims=1)
+    return cast(total, tensors[0].dtype)
+
+
+def cast(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Back from float64 to `dtype`; integers (such as batch counters) are rounded, not cut."""
+    return value.to(dtype) if dtype.is_floating_point else value.round().to(dtype)

@@ -1,0 +1,167 @@
+"""The table: what every system reached, from the store."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from acclimate.store.database import Store
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One system on one stream; lists have one value per seed."""
+
+    accuracy: list[float]  # sample-weighted over test clients
+    client_accuracy: list[float]  # the plain mean over clients
+    balanced_accuracy: list[float]  # the mean over classes
+    worst_decile: list[float]  # the mean of the worst ⌈10 %⌉ of clients
+    harmed: list[float]  # the share of clients strictly below no adaptation, same phases and seed
+
+
+@dataclass(frozen=True)
+class Line:
+    """One system: a cell per stream, and what it costs."""
+
+    system: str
+    cells: dict[str, Cell]
+    ms_per_batch: float
+    bytes_per_slot: float  # up and down, per client and slot, at test time
+    knowledge_bytes: int  # sent to a client once, before the test
+    left_out: int  # uploads that were not finite
+    remarks: list[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """All systems of a run."""
+
+    run: str
+    seeds: list[int]
+    streams: list[str]
+    lines: list[Line]
+    finished: bool
+    told: bool = False  # adapters were reset at the boundaries of shifts, which they cannot know
+
+    def plain(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def table(store: Store, run: dict[str, Any]) -> Table:
+    """The table of a run (one of `store.runs()`)."""
+    id, facts = run["id"], _facts(store, run["id"])
+    streams = list(dict.fromkeys(stream for _, _, stream in facts.counts))
+    systems = _order(store, run, {system for system, _, _ in facts.counts})
+    baseline = {system: other for (system, _), other in store.notes(id, "baseline").items()}
+    lines = [_line(store, run, facts, system, baseline.get(system, system), streams) for system in systems]
+    experiment = run["experiment"]
+    told = experiment["test"]["reset"] == "shift"
+    return Table(run["name"], experiment["seeds"], streams, lines, bool(run["finished"]), told)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    # (system, seed, stream) → client → (correct, count)
+    counts: dict[tuple[str, int, str], dict[int, tuple[float, float]]]
+    # (system, seed, stream) → class → (correct, count)
+    classes: dict[tuple[str, int, str], dict[str, tuple[float, float]]]
+    # system → metric → (sum, number of slots)
+    costs: dict[str, dict[str, tuple[float, int]]]
+
+
+def _facts(store: Store, run: int) -> _Facts:
+    counts: Any = defaultdict(dict)
+    for system, seed, stream, client, correct, count in store.select(
+        "SELECT system, seed, stream, client, sum(CASE metric WHEN 'correct' THEN value ELSE 0 END), "
+        "sum(CASE metric WHEN 'count' THEN value ELSE 0 END) FROM row WHERE run = ? AND phase = 'test' "
+        "AND slot >= 0 AND metric IN ('correct', 'count') GROUP BY system, seed, stream, client",
+        run,
+    ):
+        counts[system, seed, stream][client] = (correct, count)
+    classes: Any = defaultdict(dict)
+    for system, seed, stream, metric, value in store.select(
+        "SELECT system, seed, stream, metric, sum(value) FROM row WHERE run = ? AND phase = 'test' AND slot = -1 "
+        "GROUP BY system, seed, stream, metric",
+        run,
+    ):
+        kind, _, label = metric.partition("/")
+        correct, count = classes[system, seed, stream].get(label, (0.0, 0.0))
+        pair = (value, count) if kind == "correct" else (correct, value)
+        classes[system, seed, stream][label] = pair
+    costs: Any = defaultdict(dict)
+    for system, metric, total, slots in store.select(
+        "SELECT system, metric, sum(value), count(*) FROM row WHERE run = ? AND phase = 'test' AND slot >= 0 "
+        "AND metric NOT IN ('correct') GROUP BY system, metric",
+        run,
+    ):
+        costs[system][metric] = (total, slots)
+    return _Facts(dict(counts), dict(classes), dict(costs))
+
+
+def _line(
+    store: Store, run: dict[str, Any], facts: _Facts, system: str, baseline: str, streams: list[str]
+) -> Line:
+    costs = facts.costs[system]
+    slots = costs["count"][1]
+    knowledge = [v for (name, _), v in store.notes(run["id"], "knowledge_bytes").items() if name == _plain(system)]
+    return Line(
+        system=system,
+        cells={stream: _cell(facts, system, baseline, stream, run["experiment"]["seeds"]) for stream in streams},
+        ms_per_batch=1000 * costs["seconds"][0] / slots,
+        bytes_per_slot=sum(costs.get(name, (0.0, 0))[0] for name in ("bytes_up", "bytes_down")) / slots,
+        knowledge_bytes=max(knowledge, default=0),
+        left_out=int(costs.get("left_out", (0.0, 0))[0]),
+        remarks=_remarks(store, run["id"], system),
+    )
+
+
+def _cell(facts: _Facts, system: str, baseline: str, stream: str, seeds: list[int]) -> Cell:
+    cell = Cell([], [], [], [], [])
+    for seed in seeds:
+        clients = facts.counts.get((system, seed, stream))
+        if not clients:
+            continue
+        each = {client: correct / count for client, (correct, count) in clients.items()}
+        cell.accuracy.append(sum(c for c, _ in clients.values()) / sum(n for _, n in clients.values()))
+        cell.client_accuracy.append(statistics.fmean(each.values()))
+        recalls = [c / n for c, n in facts.classes.get((system, seed, stream), {}).values() if n]
+        cell.balanced_accuracy.append(statistics.fmean(recalls) if recalls else math.nan)
+        worst = sorted(each.values())[: math.ceil(len(each) / 10)]
+        cell.worst_decile.append(statistics.fmean(worst))
+        plain = {k: c / n for k, (c, n) in facts.counts.get((baseline, seed, stream), {}).items()}
+        both = [k for k in each if k in plain]
+        cell.harmed.append(sum(each[k] < plain[k] for k in both) / len(both) if both else math.nan)
+    return cell
+
+
+def _order(store: Store, run: dict[str, Any], found: set[str]) -> list[str]:
+    """Systems in the order of the experiment; what was added to compare with stands first."""
+    order: list[str] = []
+    for system in run["experiment"]["systems"]:
+        order += [system["name"], f"{system['name']} (best validation)"]
+    added = sorted(found - set(order))
+    return [*added, *(name for name in order if name in found)]
+
+
+def _plain(system: str) -> str:
+    return system.removesuffix(" (best validation)")
+
+
+def _remarks(store: Store, run: int, system: str) -> list[str]:
+    remarks = []
+    for name in ("tuned", "selected", "reused"):
+        for (who, seed), note in sorted(store.notes(run, name).items()):
+            if who != (system if name == "selected" else _plain(system)):
+                continue
+            if name == "tuned":
+                chosen = ", ".join(f"{k}={v}" for k, v in note["chosen"].items() if k != "name")
+                remarks.append(f"seed {seed}: tuned on source validation data: {chosen}")
+            elif name == "selected":
+                remarks.append(f"seed {seed}: round {note['round']}, best on source validation data")
+            else:
+                remarks.append(f"seed {seed}: {note} (--reuse)")
+    return remarks

@@ -1,0 +1,1 @@
+"""Who holds and meets what, when: populations of clients."""

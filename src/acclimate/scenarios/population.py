@@ -1,0 +1,201 @@
+"""All clients of one seed: a plan (who holds which rows under which shift), and the plan made real.
+
+Shifted images are computed once, in batches, into one array in the cache folder named by its content; a client
+is a list of rows of that array or of the clean one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from acclimate.data import image_shifts
+from acclimate.data.dataset import Dataset
+from acclimate.data.folders import cache_folder, write_whole
+from acclimate.data.image_shifts import Clean, Shift
+from acclimate.examples import Examples, Images
+
+CLEAN = Clean()
+
+
+class Holding(NamedTuple):
+    """Rows of the data set, seen through a shift."""
+
+    rows: NDArray[np.int64]
+    shift: Shift = CLEAN
+
+
+class StreamPlan(NamedTuple):
+    """One client's test stream: its segments in time order."""
+
+    client: int
+    name: str
+    segments: Sequence[Holding]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a scenario decides for one seed."""
+
+    dataset: Dataset
+    source: Mapping[int, tuple[Holding, Holding]]  # client → training part, validation part
+    streams: Sequence[StreamPlan]
+
+
+class Held(NamedTuple):
+    """Rows of the clean array (pool 0) or of the shifted one (pool 1)."""
+
+    pool: int
+    rows: NDArray[np.int64]
+
+
+class Slot(NamedTuple):
+    """One batch of a stream."""
+
+    shift: str
+    parts: tuple[Held, ...]
+
+
+class Stream(NamedTuple):
+    """One client's test images in time order: segments of constant shift."""
+
+    client: int
+    name: str
+    segments: tuple[tuple[str, Held], ...]
+
+    def slots(self, batch_size: int | str) -> list[Slot]:
+        """The stream cut into batches of one shift each; 'all' makes one batch of everything."""
+        if batch_size == "all":
+            names = dict.fromkeys(shift for shift, _ in self.segments)
+            return [Slot(" then ".join(names), tuple(held for _, held in self.segments))]
+        size = int(batch_size)
+        return [
+            Slot(shift, (Held(held.pool, held.rows[start : start + size]),))
+            for shift, held in self.segments
+            for start in range(0, len(held.rows), size)
+        ]
+
+
+@dataclass(frozen=True)
+class Population:
+    """All clients of one seed, ready to use; small to send to another process."""
+
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    pools: tuple[tuple[Images, NDArray[np.int64]], ...]  # images and labels: clean, shifted
+    source: Mapping[int, tuple[Held, Held]] = field(default_factory=dict)
+    streams: Sequence[Stream] = ()
+    digest: str = ""  # of everything above: what was computed from equal digests can be shared
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        return self.pools[0][0].shape
+
+    def examples(self, held: Held) -> Examples:
+        """Rows as labelled images."""
+        images, labels = self.pools[held.pool]
+        return Examples(images, torch.from_numpy(labels[held.rows]), torch.from_numpy(held.rows))
+
+    def validation_streams(self) -> list[Stream]:
+        """The source clients' validation parts as streams: what choices may be made on."""
+        return [
+            Stream(client, "validation", (("source", held),))
+            for client, (_, held) in self.source.items()
+            if len(held.rows)
+        ]
+
+
+class Scenario(ABC):
+    """A table of who holds and meets what, made from a seed, ignorant of methods. Frozen dataclasses."""
+
+    @abstractmethod
+    def plan(self, seed: int) -> Plan:
+        """Decide everything for one seed."""
+
+    def build(self, seed: int) -> Population:
+        """The population of one seed."""
+        return realise(self.plan(seed), seed)
+
+
+def realise(plan: Plan, seed: int) -> Population:
+    """Compute the shifted images of a plan (or find them in the cache) and point everybody at their rows."""
+    wanted: dict[Shift, set[int]] = {}
+    for holding in _holdings(plan):
+        if not isinstance(holding.shift, Clean):
+            wanted.setdefault(holding.shift, set()).update(holding.rows.tolist())
+    order = [(shift, np.array(sorted(rows), dtype=np.int64)) for shift, rows in wanted.items()]
+    pools = [(plan.dataset.images, plan.dataset.labels)]
+    place: dict[Shift, tuple[int, NDArray[np.int64]]] = {}
+    if order:
+        start = 0
+        for shift, rows in order:
+            place[shift], start = (start, rows), start + len(rows)
+        labels = np.concatenate([plan.dataset.labels[rows] for _, rows in order])
+        pools.append((Images(_shifted(plan.dataset, order, seed)), labels))
+
+    def held(holding: Holding) -> Held:
+        if isinstance(holding.shift, Clean):
+            return Held(0, holding.rows)
+        first, rows = place[holding.shift]
+        return Held(1, first + np.searchsorted(rows, holding.rows))
+
+    return Population(
+        classes=plan.dataset.classes,
+        mean=plan.dataset.mean,
+        std=plan.dataset.std,
+        pools=tuple(pools),
+        source={client: (held(train), held(check)) for client, (train, check) in plan.source.items()},
+        streams=[
+            Stream(client, name, tuple((segment.shift.name, held(segment)) for segment in segments))
+            for client, name, segments in plan.streams
+        ],
+        digest=_digest(plan, seed),
+    )
+
+
+def _holdings(plan: Plan) -> list[Holding]:
+    source = [holding for pair in plan.source.values() for holding in pair]
+    return source + [holding for stream in plan.streams for holding in stream.segments]
+
+
+def _digest(plan: Plan, seed: int) -> str:
+    parts = [(f"{client} train", train) for client, (train, _) in plan.source.items()]
+    parts += [(f"{client} validation", check) for client, (_, check) in plan.source.items()]
+    parts += [(f"{s.client} {s.name}", segment) for s in plan.streams for segment in s.segments]
+    return _hash(plan.dataset, seed, [(f"{who} {held.shift!r}", held.rows) for who, held in parts])
+
+
+def _hash(dataset: Dataset, seed: int, parts: Sequence[tuple[str, NDArray[np.int64]]]) -> str:
+    digest = hashlib.sha256(f"{dataset.digest} {seed} ".encode())
+    digest.update(Path(image_shifts.__file__).read_bytes())  # other code, other pixels
+    for label, rows in parts:
+        digest.update(f"{label} {len(rows)} ".encode() + rows.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _shifted(dataset: Dataset, order: Sequence[tuple[Shift, NDArray[np.int64]]], seed: int) -> Path:
+    """The file with the images of `order`, computed if it is not there."""
+    digest = _hash(dataset, seed, [(repr(shift), rows) for shift, rows in order])
+    path = cache_folder() / "images" / f"{dataset.name}-shifted-{digest}.npy"
+    if not path.exists():
+        total = sum(len(rows) for _, rows in order)
+        pixels = np.empty((total, *dataset.images.pixels.shape[1:]), dtype=np.uint8)
+        start = 0
+        for shift, rows in order:
+            for part in np.array_split(rows, max(1, len(rows) // 1000)):
+                images = dataset.images.bytes(torch.from_numpy(part))
+                changed = shift(images, part.tolist(), seed).permute(0, 2, 3, 1)
+                pixels[start : start + len(part)] = changed.numpy()
+                start += len(part)
+        write_whole(path, lambda file: np.save(file, pixels))
+    return path

@@ -1,0 +1,176 @@
+"""Runs and what they measured, in one SQLite file that several runs may write to at once.
+
+Scores and the place up to which a stream was tested are saved in one transaction, so there are never rows that
+a resumed stream would measure again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from acclimate.engine.checkpoint import Metric
+from acclimate.engine.evaluate import Commit, Paused, Resume
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS run (
+    id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, experiment TEXT NOT NULL, versions TEXT NOT NULL,
+    started TEXT NOT NULL, finished TEXT);
+CREATE TABLE IF NOT EXISTS row (
+    run INTEGER, system TEXT, seed INTEGER, phase TEXT, round INTEGER, client INTEGER, stream TEXT,
+    slot INTEGER, shift TEXT, metric TEXT, value REAL,
+    PRIMARY KEY (run, system, seed, phase, round, client, stream, slot, metric)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS paused (
+    run INTEGER, system TEXT, seed INTEGER, phase TEXT, member INTEGER, slot INTEGER, state BLOB, tally TEXT,
+    PRIMARY KEY (run, system, seed, phase, member)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS server (
+    run INTEGER, system TEXT, seed INTEGER, phase TEXT, stream TEXT, slot INTEGER, state BLOB,
+    PRIMARY KEY (run, system, seed, phase, stream)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS figure (
+    run INTEGER, system TEXT, seed INTEGER, phase TEXT, client INTEGER, stream TEXT, slot INTEGER, content BLOB,
+    PRIMARY KEY (run, system, seed, phase, client, stream, slot)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS unit (
+    run INTEGER, system TEXT, seed INTEGER, phase TEXT, PRIMARY KEY (run, system, seed, phase)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS note (
+    run INTEGER, system TEXT, seed INTEGER, name TEXT, value TEXT,
+    PRIMARY KEY (run, system, seed, name)) WITHOUT ROWID;
+"""
+
+
+class Unit(NamedTuple):
+    """One test of one system on one seed; phase 'test', or a name for what it helps to choose."""
+
+    run: int
+    system: str
+    seed: int
+    phase: str = "test"
+
+
+class Store:
+    """The database of a folder of runs."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(path, isolation_level=None, timeout=120)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def run(self, name: str, experiment: dict[str, Any], versions: dict[str, str]) -> int:
+        """The id of a run, new or known."""
+        with self._transaction():
+            self._db.execute(
+                "INSERT OR IGNORE INTO run (name, experiment, versions, started) VALUES (?, ?, ?, ?)",
+                (name, json.dumps(experiment), json.dumps(versions), _now()),
+            )
+        return int(self._db.execute("SELECT id FROM run WHERE name = ?", (name,)).fetchone()[0])
+
+    def runs(self) -> list[dict[str, Any]]:
+        """All runs, oldest first."""
+        names = ("id", "name", "experiment", "versions", "started", "finished")
+        found = [dict(zip(names, row, strict=True)) for row in self._db.execute(f"SELECT {', '.join(names)} FROM run")]
+        return [
+            {**run, "experiment": json.loads(run["experiment"]), "versions": json.loads(run["versions"])}
+            for run in found
+        ]
+
+    def finish(self, run: int) -> None:
+        """Remember that everything asked for was measured."""
+        self._db.execute("UPDATE run SET finished = ? WHERE id = ? AND finished IS NULL", (_now(), run))
+
+    def note(self, run: int, system: str, seed: int, name: str, value: Any) -> None:
+        """Something worth telling about a run: what was chosen, what was sent once, who is compared with whom."""
+        self._db.execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?)", (run, system, seed, name, json.dumps(value)))
+
+    def notes(self, run: int, name: str) -> dict[tuple[str, int], Any]:
+        """Notes of one kind by system and seed."""
+        found = self._db.execute("SELECT system, seed, value FROM note WHERE run = ? AND name = ?", (run, name))
+        return {(system, seed): json.loads(value) for system, seed, value in found}
+
+    def commit(self, unit: Unit, commit: Commit) -> None:
+        """Save a piece of a test: scores, figures and where everybody stands, or nothing."""
+        with self._transaction():
+            self._db.executemany(
+                "INSERT INTO row VALUES (?, ?, ?, ?, -1, ?, ?, ?, ?, ?, ?)",
+                (
+                    (*unit, score.client, score.stream, score.slot, score.shift, metric, value)
+                    for score in commit.scores
+                    for metric, value in score.values.items()
+                ),
+            )
+            self._db.executemany("INSERT INTO figure VALUES (?, ?, ?, ?, ?, ?, ?, ?)", ((*unit, *f) for f in commit.figures))
+            self._db.executemany(
+                "INSERT OR REPLACE INTO paused VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                ((*unit, m, p.slot, p.state, json.dumps(p.tally)) for m, p in commit.members.items()),
+            )
+            self._db.executemany(
+                "INSERT OR REPLACE INTO server VALUES (?, ?, ?, ?, ?, ?, ?)",
+                ((*unit, stream, slot, state) for stream, (slot, state) in commit.servers.items()),
+            )
+
+    def resume(self, unit: Unit) -> Resume:
+        """Where a test stands."""
+        where = "WHERE run = ? AND system = ? AND seed = ? AND phase = ?"
+        members = self._db.execute(f"SELECT member, slot, state, tally FROM paused {where}", unit)
+        servers = self._db.execute(f"SELECT stream, slot, state FROM server {where}", unit)
+        return Commit(
+            members={m: Paused(slot, state, json.loads(tally)) for m, slot, state, tally in members},
+            servers={stream: (slot, state) for stream, slot, state in servers},
+        )
+
+    def complete(self, unit: Unit) -> None:
+        """Mark a test as finished and drop what was only needed to resume it."""
+        with self._transaction():
+            self._db.execute("INSERT OR IGNORE INTO unit VALUES (?, ?, ?, ?)", unit)
+            for table in ("paused", "server"):
+                self._db.execute(f"DELETE FROM {table} WHERE run = ? AND system = ? AND seed = ? AND phase = ?", unit)
+
+    def is_complete(self, unit: Unit) -> bool:
+        """Whether a test is finished."""
+        found = self._db.execute("SELECT 1 FROM unit WHERE run = ? AND system = ? AND seed = ? AND phase = ?", unit)
+        return found.fetchone() is not None
+
+    def accuracy(self, unit: Unit) -> float:
+        """Sample-weighted accuracy over all slots of a test."""
+        sums = dict(
+            self._db.execute(
+                "SELECT metric, sum(value) FROM row WHERE run = ? AND system = ? AND seed = ? AND phase = ? "
+                "AND slot >= 0 AND metric IN ('correct', 'count') GROUP BY metric",
+                unit,
+            )
+        )
+        return float(sums["correct"] / sums["count"])
+
+    def add_training(self, run: int, phase: str, seed: int, metrics: Iterable[Metric]) -> None:
+        """Copy a phase's metrics to a run; those already there stay."""
+        with self._transaction():
+            self._db.executemany(
+                "INSERT OR IGNORE INTO row VALUES (?, '', ?, ?, ?, ?, '', -1, '', ?, ?)",
+                ((run, seed, phase, round, client, name, value) for round, client, name, value in metrics),
+            )
+
+    def select(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Read anything; for reports."""
+        return self._db.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

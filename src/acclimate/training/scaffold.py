@@ -1,0 +1,58 @@
+"""SCAFFOLD: stochastic controlled averaging (Karimireddy et al., ICML 2020, Algorithm 1, option II)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from acclimate import params
+from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
+from acclimate.options import Positive
+from acclimate.params import Params
+from acclimate.sgd import LocalSGD
+
+
+class Server(NamedTuple):
+    """The server's model and control variate."""
+
+    x: Params
+    c: Params
+    clients: int  # N
+
+
+@dataclass(frozen=True)
+class Scaffold(Algorithm[Server, Params]):
+    """Correct every local gradient by c − c_i, the difference of the server's and the client's drift.
+
+    The paper's local steps are plain SGD; with momentum or weight decay c_i no longer estimates a gradient,
+    so keep both at zero. Batch statistics have no drift and are averaged.
+    """
+
+    local: LocalSGD = LocalSGD()
+    lr: Positive = 1.0  # η_g
+
+    def init(self, task: Task) -> Server:
+        net = task.build(None)
+        c = {name: params.copy(tensor) * 0 for name, tensor in net.named_parameters()}
+        return Server(params.of(net), c, len(task.source))
+
+    def client_init(self, client: Client) -> Params:
+        net = client.task.build(client.id)
+        return {name: params.copy(tensor) * 0 for name, tensor in net.named_parameters()}  # c_i = 0
+
+    def client_update(self, server: Server, c_i: Params, client: Client) -> tuple[Reply, Params]:
+        net = client.net(server.x)
+        fit = self.local.fit(net, client.train, client.rng, correction=params.sub(server.c, c_i))
+        y = params.of(net)
+        step = fit.steps * self.local.lr  # K η_l
+        c_new = {k: c_i[k] - server.c[k] + (server.x[k] - y[k]) / step for k in c_i}  # c_i⁺, option II
+        return Reply((y, params.sub(c_new, c_i)), metrics={"loss": fit.loss}), c_new
+
+    def server_update(self, server: Server, replies: Replies) -> Server:
+        y, delta = replies.mean()  # unweighted: (1/|S|) Σ_i
+        x = {k: server.x[k] + self.lr * (y[k] - server.x[k]) if k in server.c else y[k] for k in y}
+        c = params.add(server.c, delta, len(replies) / server.clients)  # c + (|S|/N) Δc
+        return Server(x, c, server.clients)
+
+    def export(self, server: Server, state: Params | None) -> Knowledge:
+        return {"model": server.x}

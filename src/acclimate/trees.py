@@ -1,0 +1,149 @@
+"""Nests: tensors, numbers, strings and None in dicts, lists, tuples and NamedTuples.
+
+All states and messages are nests, so saving, counting bytes and sending to another process are written once,
+here. The saved form is one safetensors blob: the tensors, and the skeleton around them as JSON in its header.
+Nothing is pickled; loading a NamedTuple looks its class up among the modules that are already imported and
+never imports or runs anything.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+Nest = Any  # a recursive union would be exact, and unreadable at every place of use
+
+_KEY = "nest"
+
+
+def flatten(nest: Nest) -> tuple[list[Tensor], str]:
+    """The tensors of a nest in order, and everything else as JSON.
+
+    >>> tensors, skeleton = flatten({"w": torch.ones(2), "step": 3})
+    >>> len(tensors), skeleton
+    (1, '{"dict": [["w", {"tensor": 0}], ["step", 3]]}')
+    """
+    tensors: list[Tensor] = []
+    return tensors, json.dumps(_skeleton(nest, tensors, "nest"))
+
+
+def unflatten(tensors: list[Tensor], skeleton: str) -> Nest:
+    """The inverse of `flatten`."""
+    return _rebuild(json.loads(skeleton), tensors)
+
+
+def leaves(nest: Nest) -> Iterator[Tensor]:
+    """The tensors of a nest, in order."""
+    yield from flatten(nest)[0]
+
+
+def transform(change: Callable[[Tensor], Tensor], nest: Nest) -> Nest:
+    """The same nest with every tensor changed."""
+    tensors, skeleton = flatten(nest)
+    return unflatten([change(tensor) for tensor in tensors], skeleton)
+
+
+def nbytes(nest: Nest) -> int:
+    """Bytes of all tensors: what would travel, without the few bytes of structure."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in leaves(nest))
+
+
+def finite(nest: Nest) -> bool:
+    """Whether every floating-point tensor of the nest is finite throughout."""
+    return all(bool(torch.isfinite(t).all()) for t in leaves(nest) if t.is_floating_point())
+
+
+def equal(a: Nest, b: Nest) -> bool:
+    """Whether two nests are the same bit for bit, structure and types included."""
+    (left, skeleton), (right, other) = flatten(a), flatten(b)
+    return skeleton == other and all(
+        x.dtype == y.dtype and x.shape == y.shape and _bytes(x) == _bytes(y)
+        for x, y in zip(left, right, strict=True)
+    )
+
+
+def dump(nest: Nest) -> bytes:
+    """A nest as one self-describing blob.
+
+    >>> load(dump((1.5, None, torch.arange(3))))
+    (1.5, None, tensor([0, 1, 2]))
+    """
+    tensors, skeleton = flatten(nest)
+    # Copies where needed: the format wants contiguous tensors that share no memory.
+    named = {str(i): tensor.detach().cpu().contiguous() for i, tensor in enumerate(tensors)}
+    seen: set[int] = set()
+    for name, tensor in named.items():
+        pointer = tensor.untyped_storage().data_ptr()
+        if pointer in seen:
+            named[name] = tensor.clone()
+        seen.add(pointer)
+    return save_tensors(named, metadata={_KEY: skeleton})
+
+
+def load(blob: bytes) -> Nest:
+    """The nest of a blob made by `dump`."""
+    try:
+        size = int.from_bytes(blob[:8], "little")
+        skeleton = json.loads(blob[8 : 8 + size])["__metadata__"][_KEY]
+        named = load_tensors(blob)
+    except Exception as error:
+        raise ValueError(f"not a nest written by acclimate, or damaged ({error})") from error
+    return unflatten([named[str(i)] for i in range(len(named))], skeleton)
+
+
+def _skeleton(nest: Nest, tensors: list[Tensor], path: str) -> Any:
+    if nest is None or isinstance(nest, bool | int | float | str):
+        return nest
+    if isinstance(nest, Tensor):
+        tensors.append(nest)
+        return {"tensor": len(tensors) - 1}
+    if isinstance(nest, Mapping):
+        return {"dict": [[_key(k, path), _skeleton(v, tensors, f"{path}[{k!r}]")] for k, v in nest.items()]}
+    if isinstance(nest, tuple | list):
+        items = [_skeleton(item, tensors, f"{path}[{i}]") for i, item in enumerate(nest)]
+        if hasattr(nest, "_fields"):
+            return {"named": [type(nest).__module__, type(nest).__qualname__], "items": items}
+        return {"tuple" if isinstance(nest, tuple) else "list": items}
+    raise TypeError(
+        f"{path} is a {type(nest).__name__}; states and messages may hold tensors, numbers, strings and None "
+        "in dicts, lists, tuples and NamedTuples"
+    )
+
+
+def _key(key: object, path: str) -> object:
+    if isinstance(key, str | int):
+        return key
+    raise TypeError(f"{path} has the key {key!r}; keys are strings or whole numbers")
+
+
+def _rebuild(skeleton: Any, tensors: list[Tensor]) -> Nest:
+    if not isinstance(skeleton, dict):
+        return skeleton
+    if "tensor" in skeleton:
+        return tensors[skeleton["tensor"]]
+    if "dict" in skeleton:
+        return {key: _rebuild(value, tensors) for key, value in skeleton["dict"]}
+    if "named" in skeleton:
+        return _named(*skeleton["named"])([_rebuild(item, tensors) for item in skeleton["items"]])
+    kind = tuple if "tuple" in skeleton else list
+    return kind(_rebuild(item, tensors) for item in skeleton["tuple" if kind is tuple else "list"])
+
+
+def _named(module: str, qualname: str) -> Callable[[list[Nest]], Nest]:
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_make")):
+        raise ValueError(f"the saved state is a {qualname} of {module}, which is not imported here")
+    return found._make
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return bytes(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
