@@ -132,9 +132,7 @@ class Replies:
         vars(replies).update(packed)
         return replies
 
-    def _fold(
-        self, skeleton: str, types: list[str], sums: list[Tensor], weight: float, count: int
-    ) -> None:
+    def _fold(self, skeleton: str, types: list[str], sums: list[Tensor], weight: float, count: int) -> None:
         if self._skeleton is None:
             self._skeleton, self._types, self._sums = skeleton, types, sums
         elif (self._skeleton, self._types) != (skeleton, types):
@@ -184,12 +182,12 @@ class Adapter(nn.Module):
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
+    optimizer: torch.optim.Optimizer | None = None  # set by adapters with an inner step; part of their state
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net.eval()
         self.figures: dict[str, Tensor] = {}  # what a report may draw; emptied by the engine before each slot
-        self.optimizer: torch.optim.Optimizer | None = None
 
     def moving(self) -> Params:
         """The tensors that adaptation changes in place (the tensors themselves, not copies)."""

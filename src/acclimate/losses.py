@@ -52,8 +52,6 @@ class Proximal:
         previous: Mapping[str, Tensor] | None,
     ) -> Tensor:
         moved = [
-            (tensor - anchor[name]).square().sum()
-            for name, tensor in net.named_parameters()
-            if tensor.requires_grad
+            (tensor - anchor[name]).square().sum() for name, tensor in net.named_parameters() if tensor.requires_grad
         ]
         return 0.5 * self.mu * torch.stack(moved).sum()  # eq. (2)

@@ -49,12 +49,12 @@ def select(params: Mapping[str, Tensor], keep: Callable[[str], bool]) -> Params:
 
 
 def add(a: Mapping[str, Tensor], b: Mapping[str, Tensor], scale: float = 1.0) -> Params:
-    """a + scale * b, name by name."""
+    """A + scale * b, name by name."""
     return {name: tensor + scale * b[name] for name, tensor in a.items()}
 
 
 def sub(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Params:
-    """a - b, name by name."""
+    """A - b, name by name."""
     return {name: tensor - b[name] for name, tensor in a.items()}
 
 

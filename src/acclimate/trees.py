@@ -64,8 +64,7 @@ def equal(a: Nest, b: Nest) -> bool:
     """Whether two nests are the same bit for bit, structure and types included."""
     (left, skeleton), (right, other) = flatten(a), flatten(b)
     return skeleton == other and all(
-        x.dtype == y.dtype and x.shape == y.shape and _bytes(x) == _bytes(y)
-        for x, y in zip(left, right, strict=True)
+        x.dtype == y.dtype and x.shape == y.shape and _bytes(x) == _bytes(y) for x, y in zip(left, right, strict=True)
     )
 
 
@@ -142,7 +141,8 @@ def _named(module: str, qualname: str) -> Callable[[list[Nest]], Nest]:
         found = getattr(found, part, None)
     if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_make")):
         raise ValueError(f"the saved state is a {qualname} of {module}, which is not imported here")
-    return found._make
+    make: Callable[[list[Nest]], Nest] = found._make
+    return make
 
 
 def _bytes(tensor: Tensor) -> bytes:

@@ -23,7 +23,7 @@ class EM(Adapter):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        log_p = self.net(x).log_softmax(-1)
+        log_p: Tensor = self.net(x).log_softmax(-1)
         posterior = log_p
         for _ in range(self.iterations):
             self.prior = posterior.exp().mean(0)  # eq. (2.9), first line

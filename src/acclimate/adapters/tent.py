@@ -33,10 +33,10 @@ class Tent(Adapter):
         self.steps = steps
         self.trained = affine(norm_layers(net, "tent"))
         weights = [tensor.requires_grad_() for tensor in self.trained.values()]
-        if optimizer == "adam":
-            self.optimizer = torch.optim.Adam(weights, lr=lr)
-        else:
-            self.optimizer = torch.optim.SGD(weights, lr=lr, momentum=momentum)
+        adam = optimizer == "adam"
+        self.optimizer: torch.optim.Optimizer = (
+            torch.optim.Adam(weights, lr=lr) if adam else torch.optim.SGD(weights, lr=lr, momentum=momentum)
+        )
 
     def moving(self) -> Params:
         return self.trained

@@ -46,7 +46,9 @@ def draw(labels: NDArray[np.int64], pool: Rows, counts: Counts, rng: np.random.G
     """Rows of `pool` for each client, in random order; no row is used twice."""
     asked, classes = counts.sum(0), range(counts.shape[1])
     by_class = [rng.permutation(pool[labels[pool] == c]) for c in classes]
-    short = [f"class {c}: {asked[c]} asked for, {len(by_class[c])} there" for c in classes if asked[c] > len(by_class[c])]
+    short = [
+        f"class {c}: {asked[c]} asked for, {len(by_class[c])} there" for c in classes if asked[c] > len(by_class[c])
+    ]
     if short:
         share = min(len(by_class[c]) / asked[c] for c in classes if asked[c])
         raise ConfigError(

@@ -78,7 +78,14 @@ def evaluate(
         known=None if personal else trees.dump(known.of(None)),
         signs=aggregator is not None and aggregator.signs,
     )
-    run = _Run(testing, known if personal else None, executor or Serial(), commit_seconds, resume or Commit(), progress)
+    run = _Run(
+        testing,
+        known if personal else None,
+        executor or Serial(),
+        commit_seconds,
+        resume or Commit(),
+        progress,
+    )
     with one_thread():
         run.executor.install(testing)
         yield from run.alone() if aggregator is None else run.together(aggregator)

@@ -86,7 +86,8 @@ class Processes:
     def run(self, common: bytes, tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         for pipe in self._pipes:
             self._send(pipe, "common", common)
-        waiting, busy = enumerate(tasks), {}
+        waiting = enumerate(tasks)
+        busy: dict[Connection[Any, Any], int] = {}
         try:
             for pipe in self._pipes:
                 self._next(pipe, waiting, busy)
@@ -125,7 +126,10 @@ class Processes:
             self._processes.append(process)
 
     def _next(
-        self, pipe: Connection[Any, Any], waiting: Iterator[tuple[int, Any]], busy: dict[Connection[Any, Any], int]
+        self,
+        pipe: Connection[Any, Any],
+        waiting: Iterator[tuple[int, Any]],
+        busy: dict[Connection[Any, Any], int],
     ) -> None:
         for index, task in waiting:
             self._send(pipe, "task", task)

@@ -73,9 +73,7 @@ class Phase:
 
     def __post_init__(self) -> None:
         population = self.population
-        task = Task(
-            population.classes, population.shape, tuple(population.source), self.build, trees.load(self.known)
-        )
+        task = Task(population.classes, population.shape, tuple(population.source), self.build, trees.load(self.known))
         object.__setattr__(self, "live", Live(self.build))
         object.__setattr__(self, "task", task)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -29,11 +30,15 @@ class Entry:
 TRAINING = {
     "fedavg": Entry("acclimate.training.fedavg:FedAvg", "average the clients' models", "McMahan et al., AISTATS 2017"),
     "fedprox": Entry(
-        "acclimate.training.fedprox:FedProx", "FedAvg with clients held near the server's model", "Li et al., MLSys 2020"
+        "acclimate.training.fedprox:FedProx",
+        "FedAvg with clients held near the server's model",
+        "Li et al., MLSys 2020",
     ),
     "fedavgm": Entry("acclimate.training.fedavgm:FedAvgM", "FedAvg with momentum on the server", "Hsu et al., 2019"),
     "scaffold": Entry(
-        "acclimate.training.scaffold:Scaffold", "correct local gradients for client drift", "Karimireddy et al., ICML 2020"
+        "acclimate.training.scaffold:Scaffold",
+        "correct local gradients for client drift",
+        "Karimireddy et al., ICML 2020",
     ),
     "fedper": Entry("acclimate.training.fedper:FedPer", "keep the head on the client", "Arivazhagan et al., 2019"),
     "fedbn": Entry("acclimate.training.fedbn:FedBN", "keep normalisation layers on the client", "Li et al., ICLR 2021"),
@@ -41,7 +46,9 @@ TRAINING = {
 
 CALIBRATION = {
     "bbse": Entry(
-        "acclimate.calibration.bbse:BBSE", "the confusion matrix on source validation data", "Lipton et al., ICML 2018"
+        "acclimate.calibration.bbse:BBSE",
+        "the confusion matrix on source validation data",
+        "Lipton et al., ICML 2018",
     ),
 }
 
@@ -83,7 +90,9 @@ AGGREGATORS = {
     "local": Entry("acclimate.aggregators.local:Local", "everybody keeps its own (not the same as no aggregator)"),
     "fedavg": Entry("acclimate.aggregators.fedavg:FedAvg", "the mean of all uploads", "McMahan et al., AISTATS 2017"),
     "fedamp": Entry(
-        "acclimate.aggregators.fedamp:FedAMP", "similar clients attend to each other", "Huang et al., AAAI 2021"
+        "acclimate.aggregators.fedamp:FedAMP",
+        "similar clients attend to each other",
+        "Huang et al., AAAI 2021",
     ),
 }
 
@@ -92,8 +101,12 @@ SCENARIOS = {
 }
 
 MODELS = {
-    "mlp": Entry("acclimate.models.mlp:MLP", "fully connected, 784-200-200-10 on MNIST", "McMahan et al., AISTATS 2017"),
-    "shallow-cnn": Entry("acclimate.models.shallow_cnn:ShallowCNN", "five layers with batch norms", "Bao et al., NeurIPS 2023"),
+    "mlp": Entry(
+        "acclimate.models.mlp:MLP", "fully connected, 784-200-200-10 on MNIST", "McMahan et al., AISTATS 2017"
+    ),
+    "shallow-cnn": Entry(
+        "acclimate.models.shallow_cnn:ShallowCNN", "five layers with batch norms", "Bao et al., NeurIPS 2023"
+    ),
 }
 
 PHASES = {**TRAINING, **CALIBRATION}
@@ -112,3 +125,9 @@ ROOMS: dict[str, dict[str, Entry]] = {
     "scenarios": SCENARIOS,
     "models": MODELS,
 }
+
+
+def shipped() -> dict[str, Path]:
+    """The experiments inside the package, by name."""
+    folder = Path(__file__).parent / "shipped"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}

@@ -6,9 +6,8 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +15,16 @@ import yaml
 
 from acclimate.engine.evaluate import Test
 from acclimate.errors import ConfigError, nearest
-from acclimate.experiment.catalog import ADAPTERS, AGGREGATORS, MODELS, PHASES, SCENARIOS, SYSTEMS, Entry
+from acclimate.experiment.catalog import (
+    ADAPTERS,
+    AGGREGATORS,
+    MODELS,
+    PHASES,
+    SCENARIOS,
+    SYSTEMS,
+    Entry,
+    shipped,
+)
 from acclimate.experiment.schema import check
 from acclimate.options import Count
 
@@ -26,7 +34,7 @@ class Chosen:
     """Something of the catalog with its options."""
 
     name: str
-    target: Callable[..., Any]
+    target: Any  # the class
     options: Mapping[str, Any]
     plain: Mapping[str, Any]  # name and all options, defaults included, as plain data
 
@@ -47,10 +55,15 @@ class PhaseChoice:
     @property
     def trains(self) -> bool:
         """Whether it makes a model (else it is a calibration)."""
-        return "model" in self.algorithm.target.exports  # type: ignore[attr-defined]
+        return "model" in self.algorithm.target.exports
 
     def plain(self) -> dict[str, Any]:
-        return {"rounds": self.rounds, "cohort": self.cohort, "keep_every": self.keep_every, **self.algorithm.plain}
+        return {
+            "rounds": self.rounds,
+            "cohort": self.cohort,
+            "keep_every": self.keep_every,
+            **self.algorithm.plain,
+        }
 
 
 @dataclass(frozen=True)
@@ -111,12 +124,6 @@ class Experiment:
 def digest_of(plain: Any) -> str:
     """Ten hexadecimal digits that stand for plain data."""
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
-
-
-def shipped() -> dict[str, Path]:
-    """The experiments inside the package, by name."""
-    folder = Path(str(resources.files("acclimate.experiment"))) / "shipped"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def read(source: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -205,7 +212,9 @@ class _Reader:
         if "systems" in raw and not systems and not self.problems:
             self.problems.append("systems: expected at least one, such as [none, tent]")
         names = [system.name for system in systems if system]
-        self.problems += [f"systems: two are called '{n}'; give one another name" for n in {n for n in names if names.count(n) > 1}]
+        self.problems += [
+            f"systems: two are called '{n}'; give one another name" for n in {n for n in names if names.count(n) > 1}
+        ]
         if self.problems or scenario is None or model is None:
             return None
         return Experiment(str(name), scenario, model, tuple(s for s in systems if s), test, test_scenario, seeds)
@@ -222,7 +231,7 @@ class _Reader:
             return None
         target = table[name].load()
         options = {key: value for key, value in given.items() if key != "name" and key not in reserved}
-        values, plain, problems = check(target, options, path)
+        values, plain, problems = check(target, options, path, ("name", *reserved))
         self.problems += problems
         return None if problems else Chosen(name, target, values, {"name": name, **plain})
 
@@ -263,7 +272,9 @@ class _Reader:
             return ()
         grid = ADAPTERS[adapter.name].grid if raw is True else raw
         if not isinstance(grid, Mapping) or not grid or not all(isinstance(v, list) and v for v in grid.values()):
-            self.problems.append(f"{path}.tune: expected true or lists of values, such as {{lr: [0.001, 0.01]}}; found {raw!r}")
+            self.problems.append(
+                f"{path}.tune: expected true or lists of values, such as {{lr: [0.001, 0.01]}}; found {raw!r}"
+            )
             return ()
         own = {key: value for key, value in adapter.plain.items() if key != "name"}
         candidates = []
@@ -296,13 +307,16 @@ class _Reader:
 
     def _named_system(self, raw: Any, path: str) -> dict[str, Any] | None:
         if isinstance(raw, dict) and isinstance(raw.get("name"), str):
-            # Options of a named system replace its own: {name: tent, adapter: {name: tent, lr: 0.01}}.
+            # What is given replaces the system's own; its adapter keeps its name: {name: tent, adapter: {lr: 0.01}}.
             name = raw["name"]
             known = SYSTEMS.get(name) or ({"adapter": name} if name in ADAPTERS else {})
             if not known and "adapter" not in raw and "phases" not in raw:
                 self.problems.append(f"{path}.adapter: '{name}' is no known system, so it needs an adapter")
                 return None
-            return {**known, **raw}
+            merged = {**known, **raw}
+            if isinstance(merged.get("adapter"), dict) and "adapter" in known:
+                merged["adapter"] = {"name": known["adapter"], **merged["adapter"]}
+            return merged
         if not isinstance(raw, str):
             self.problems.append(f"{path}: expected the name of a system, or a mapping with a name; found {raw!r}")
             return None
@@ -313,17 +327,17 @@ class _Reader:
         aggregator, plus, adapter = raw.partition("+")
         if plus and aggregator in AGGREGATORS and adapter in ADAPTERS:
             return {"name": raw, **SYSTEMS.get(adapter, {"adapter": adapter}), "aggregator": aggregator}
-        known = [*SYSTEMS, *ADAPTERS]
-        self.problems.append(f"{path}: unknown system '{raw}'; {nearest(raw, set(known))} (or aggregator+adapter)")
+        possible = {*SYSTEMS, *ADAPTERS}
+        self.problems.append(f"{path}: unknown system '{raw}'; {nearest(raw, possible)} (or aggregator+adapter)")
         return None
 
     def _check_needs(self, adapter: Chosen, phases: Sequence[PhaseChoice], path: str) -> None:
-        exported = {name for phase in phases for name in phase.algorithm.target.exports}  # type: ignore[attr-defined]
-        for name in ("model", *adapter.target.needs):  # type: ignore[attr-defined]
+        exported = {name for phase in phases for name in phase.algorithm.target.exports}
+        for name in ("model", *adapter.target.needs):
             if name not in exported:
                 by = [phase for phase, entry in PHASES.items() if name in entry.load().exports]
                 self.problems.append(
-                    f"{path}: adapter '{adapter.name}' needs '{name}', exported by no phase; add one of: {', '.join(by)}"
+                    f"{path}: adapter '{adapter.name}' needs '{name}', exported by no phase; add: {', '.join(by)}"
                 )
 
     def _unknown(self, raw: Mapping[str, Any], keys: Sequence[str], path: str) -> None:

@@ -122,7 +122,11 @@ def versions() -> dict[str, str]:
     import torch
 
     commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return {
         "acclimate": __version__,
@@ -159,6 +163,7 @@ class _Session:
         build = Build(
             model.target, population.classes, population.shape, population.mean, population.std, model.options
         )
+        self.store.note(self.run, "", -1, "streams", list(dict.fromkeys(stream.name for stream in tested.streams)))
         done: dict[str, Outcome] = {}
         try:
             for system in systems:
@@ -181,7 +186,7 @@ class _Session:
     ) -> None:
         """Train what is missing, choose what is to be chosen, test."""
         known = Known([self.phase(system, i, seed, population, build, done, title) for i in range(len(system.phases))])
-        check_knowledge(known, system.adapter.target.needs, tested.streams)  # type: ignore[attr-defined]
+        check_knowledge(known, system.adapter.target.needs, tested.streams)
         first = tested.streams[0].client
         self.store.note(self.run, system.name, seed, "knowledge_bytes", trees.nbytes(known.of(first)))
         test = partial(self.test, system, seed=seed, build=build, title=title)
@@ -211,7 +216,11 @@ class _Session:
             note = {"round": best_round, "validation": by_round}
             self.store.note(self.run, f"{system.name} (best validation)", seed, "selected", note)
             test(
-                system.adapter, candidates[best_round], tested, tested.streams, name=f"{system.name} (best validation)"
+                system.adapter,
+                candidates[best_round],
+                tested,
+                tested.streams,
+                name=f"{system.name} (best validation)",
             )
             self.store.note(
                 self.run, f"{system.name} (best validation)", -1, "baseline",
@@ -294,7 +303,7 @@ class _Session:
                     population,
                     build,
                     known,
-                    needs=adapter.target.needs,  # type: ignore[attr-defined]
+                    needs=adapter.target.needs,
                     aggregator=system.aggregator.make() if system.aggregator else None,
                     streams=streams,
                     test=self.experiment.test,

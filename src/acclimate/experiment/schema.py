@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -19,7 +20,9 @@ GIVEN = {"self", "net", "classes", "shape", "normalise"}
 def options_of(target: Callable[..., Any]) -> type[BaseModel]:
     """A pydantic model with one field per option of a class or function."""
     needs = set(getattr(target, "needs", ()))
-    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    # A dataclass may inherit fields of other modules, whose names only the class as a whole can resolve.
+    plain_class = inspect.isclass(target) and not dataclasses.is_dataclass(target)
+    hints = typing.get_type_hints(target.__init__ if plain_class else target, include_extras=True)
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
         if name in GIVEN | needs or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
@@ -33,25 +36,32 @@ def options_of(target: Callable[..., Any]) -> type[BaseModel]:
     )
 
 
-def check(target: Callable[..., Any], raw: Mapping[str, Any], path: str) -> tuple[dict[str, Any], Any, list[str]]:
-    """The options as Python values, as plain data with all defaults, and every problem found."""
+def check(
+    target: Callable[..., Any], raw: Mapping[str, Any], path: str, also: Sequence[str] = ()
+) -> tuple[dict[str, Any], Any, list[str]]:
+    """The options as Python values, as plain data with all defaults, and every problem found.
+
+    `also`: keys that stand beside the options and were checked elsewhere, for suggestions.
+    """
     model = options_of(target)
     try:
         found = model(**{str(key): value for key, value in raw.items()})
     except ValidationError as error:
-        return {}, {}, problems(error, path, model)
+        return {}, {}, problems(error, path, model, also)
     values = {name: getattr(found, name) for name in model.model_fields}
     return values, found.model_dump(mode="json"), []
 
 
-def problems(error: ValidationError, path: str, model: type[BaseModel]) -> list[str]:
+def problems(error: ValidationError, path: str, model: type[BaseModel], also: Sequence[str]) -> list[str]:
     """One line per key: where, what was expected, what was found."""
     expected: dict[str, list[str]] = {}
     found: dict[str, Any] = {}
     for item in error.errors(include_url=False, include_context=False):
         key = _key(path, item["loc"], model)
         if item["type"] == "extra_forbidden":
-            expected.setdefault(key, []).append(f"unknown key; {nearest(item['loc'][-1], _siblings(model, item['loc']))}")
+            expected.setdefault(key, []).append(
+                f"unknown key; {nearest(item['loc'][-1], _siblings(model, item['loc'], also))}"
+            )
         elif item["type"] == "missing":
             expected.setdefault(key, []).append("required, but not given")
         else:
@@ -73,9 +83,9 @@ def _key(path: str, loc: tuple[int | str, ...], model: type[BaseModel]) -> str:
     return ".".join(parts)
 
 
-def _siblings(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+def _siblings(model: type[BaseModel], loc: tuple[int | str, ...], also: Sequence[str]) -> list[str]:
     if len(loc) == 1:
-        return list(model.model_fields)
+        return [*model.model_fields, *also]
     return list(_fields_of(model.model_fields.get(str(loc[0]))))
 
 

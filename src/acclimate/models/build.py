@@ -27,4 +27,6 @@ class Build:
         net = self.make(self.classes, self.shape, Normalise(self.mean, self.std), **self.options)
         has_convolutions = any(isinstance(module, nn.Conv2d) for module in net.modules())
         # Channels last makes small convolutions 1.3 to 1.5 times faster on a CPU.
-        return net.to(memory_format=torch.channels_last) if has_convolutions else net
+        if has_convolutions:
+            net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return net

@@ -15,7 +15,11 @@ class MLP(nn.Module):
     """Fully connected layers with ReLU between them (199,210 parameters on 1x28x28 and 10 classes)."""
 
     def __init__(
-        self, classes: int, shape: tuple[int, int, int], normalise: nn.Module, hidden: Sequence[Count] = (200, 200)
+        self,
+        classes: int,
+        shape: tuple[int, int, int],
+        normalise: nn.Module,
+        hidden: Sequence[Count] = (200, 200),
     ) -> None:
         super().__init__()
         sizes = [math.prod(shape), *hidden]

@@ -17,8 +17,10 @@ NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceN
 
 def norm_layers(net: nn.Module, method: str) -> dict[str, nn.Module]:
     """All normalisation layers by name."""
-    found = {name: module for name, module in net.named_modules() if isinstance(module, NORMS)}
-    return found or _unsupported(net, method, "normalisation")
+    found: dict[str, nn.Module] = {n: m for n, m in net.named_modules() if isinstance(m, NORMS)}
+    if not found:
+        raise _unsupported(net, method, "normalisation")
+    return found
 
 
 def batch_norms(net: nn.Module, method: str) -> dict[str, _BatchNorm]:
@@ -28,7 +30,9 @@ def batch_norms(net: nn.Module, method: str) -> dict[str, _BatchNorm]:
         for name, module in net.named_modules()
         if isinstance(module, _BatchNorm) and module.running_mean is not None
     }
-    return found or _unsupported(net, method, "batch-normalisation")
+    if not found:
+        raise _unsupported(net, method, "batch-normalisation")
+    return found
 
 
 def affine(layers: dict[str, nn.Module]) -> Params:
@@ -38,7 +42,9 @@ def affine(layers: dict[str, nn.Module]) -> Params:
 
 def statistics(layers: dict[str, _BatchNorm]) -> Params:
     """The running means and variances of layers, by full name (the tensors themselves)."""
-    return {f"{name}.{n}": layer.get_buffer(n) for name, layer in layers.items() for n in ("running_mean", "running_var")}
+    return {
+        f"{name}.{n}": layer.get_buffer(n) for name, layer in layers.items() for n in ("running_mean", "running_var")
+    }
 
 
 def batch_moments(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,7 +85,12 @@ def batch_statistics(net: nn.Module) -> Iterator[None]:
     before = [(layer.training, layer.track_running_stats, layer.running_mean, layer.running_var) for layer in layers]
     for layer in layers:
         # Without buffers a batch norm uses the batch, in eval mode too, and counts nothing.
-        layer.training, layer.track_running_stats, layer.running_mean, layer.running_var = False, False, None, None
+        layer.training, layer.track_running_stats, layer.running_mean, layer.running_var = (
+            False,
+            False,
+            None,
+            None,
+        )
     try:
         yield
     finally:
@@ -87,8 +98,8 @@ def batch_statistics(net: nn.Module) -> Iterator[None]:
             layer.training, layer.track_running_stats, layer.running_mean, layer.running_var = old
 
 
-def _unsupported(net: nn.Module, method: str, kind: str) -> dict[str, _BatchNorm]:
-    raise UnsupportedModel(
+def _unsupported(net: nn.Module, method: str, kind: str) -> UnsupportedModel:
+    return UnsupportedModel(
         f"'{method}' adapts {kind} layers and {type(net).__name__} has none; use a model with them "
         "(shallow-cnn) or a method that needs none (none, em, bbse, t3a)"
     )

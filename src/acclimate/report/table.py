@@ -54,7 +54,7 @@ class Table:
 def table(store: Store, run: dict[str, Any]) -> Table:
     """The table of a run (one of `store.runs()`)."""
     id, facts = run["id"], _facts(store, run["id"])
-    streams = list(dict.fromkeys(stream for _, _, stream in facts.counts))
+    streams = store.notes(id, "streams").get(("", -1), [])
     systems = _order(store, run, {system for system, _, _ in facts.counts})
     baseline = {system: other for (system, _), other in store.notes(id, "baseline").items()}
     lines = [_line(store, run, facts, system, baseline.get(system, system), streams) for system in systems]
@@ -102,9 +102,7 @@ def _facts(store: Store, run: int) -> _Facts:
     return _Facts(dict(counts), dict(classes), dict(costs))
 
 
-def _line(
-    store: Store, run: dict[str, Any], facts: _Facts, system: str, baseline: str, streams: list[str]
-) -> Line:
+def _line(store: Store, run: dict[str, Any], facts: _Facts, system: str, baseline: str, streams: list[str]) -> Line:
     costs = facts.costs[system]
     slots = costs["count"][1]
     knowledge = [v for (name, _), v in store.notes(run["id"], "knowledge_bytes").items() if name == _plain(system)]

@@ -13,7 +13,7 @@ from acclimate.options import Count, NonNegative, Share
 from acclimate.scenarios.population import Holding, Plan, Scenario, StreamPlan
 
 # What the feature stream does to the images, client after client.
-WEATHER: tuple[Shift, ...] = (Contrast(0.3), Brightness(0.4), Contrast(-1.0), Blur(2.0), Rotation(25))
+WEATHER: tuple[Shift, ...] = (Contrast(0.3), Brightness(0.4), Contrast(0.15), Blur(2.0), Rotation(20))
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Twofold(Scenario):
     per_source: Count = 100
     validation: Share = 0.2
     test_clients: Count = 10
-    major: Count = 24  # images of each of a client's two major classes, in the label stream
-    minor: Count = 2  # images of each other class
-    noise: NonNegative = 0.3
+    major: Count = 30  # images of each of a client's two major classes, in the label stream
+    minor: Count = 1  # images of each other class
+    noise: NonNegative = 0.8
     new: bool = True
 
     def plan(self, seed: int) -> Plan:
@@ -56,7 +56,7 @@ class Twofold(Scenario):
         streams = []
         for name, counts in (("label", uneven), ("feature", level)):
             for k, rows in enumerate(partition.draw(dataset.labels, rest, counts, rng)):
-                shift = camera if name == "label" else Both(WEATHER[k % len(WEATHER)], camera)
+                shift = camera if name == "label" else Both(camera, WEATHER[k % len(WEATHER)])
                 client = k + self.source_clients if self.new else k
                 streams.append(StreamPlan(client, name, [Holding(rows, shift)]))
         return Plan(dataset, source, streams)

@@ -88,7 +88,9 @@ class Store:
 
     def note(self, run: int, system: str, seed: int, name: str, value: Any) -> None:
         """Something worth telling about a run: what was chosen, what was sent once, who is compared with whom."""
-        self._db.execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?)", (run, system, seed, name, json.dumps(value)))
+        self._db.execute(
+            "INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?)", (run, system, seed, name, json.dumps(value))
+        )
 
     def notes(self, run: int, name: str) -> dict[tuple[str, int], Any]:
         """Notes of one kind by system and seed."""
@@ -106,7 +108,9 @@ class Store:
                     for metric, value in score.values.items()
                 ),
             )
-            self._db.executemany("INSERT INTO figure VALUES (?, ?, ?, ?, ?, ?, ?, ?)", ((*unit, *f) for f in commit.figures))
+            self._db.executemany(
+                "INSERT INTO figure VALUES (?, ?, ?, ?, ?, ?, ?, ?)", ((*unit, *f) for f in commit.figures)
+            )
             self._db.executemany(
                 "INSERT OR REPLACE INTO paused VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 ((*unit, m, p.slot, p.state, json.dumps(p.tally)) for m, p in commit.members.items()),

@@ -1,0 +1,280 @@
+"""The command line: parses and prints, nothing else. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acclimate.errors import AcclimateError, nearest
+from acclimate.version import __version__
+
+if TYPE_CHECKING:
+    from acclimate.experiment.config import Experiment
+
+app = typer.Typer(
+    help="Train a model across clients that keep their data, then let it adapt, without labels, to wherever it lands.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+data = typer.Typer(help="Data sets: what is here, what is missing, how to get it.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Runs = Annotated[Path, typer.Option("--runs", envvar="ACCLIMATE_RUNS", help="Folder of the runs and their store.")]
+DEFAULT_RUNS = Path("runs")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"acclimate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    experiment: Annotated[str, typer.Argument(help="A YAML file, or the name of a shipped experiment (quickstart).")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="KEY=VALUE, such as seeds=[0] phases.0.rounds=50.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")] = None,
+    runs: Runs = DEFAULT_RUNS,
+    reuse: Annotated[bool, typer.Option(help="Accept phases trained by older code; the table says so.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment, going on where it stopped; print its table."""
+    from acclimate.experiment.config import read
+    from acclimate.experiment.run import is_finished
+
+    read_experiment = read(experiment, overrides or [])
+    if not is_finished(read_experiment, runs):
+        again = " ".join(["acclimate", "run", experiment, *(overrides or [])])
+        try:
+            _work(read_experiment, runs, workers, reuse)
+        except KeyboardInterrupt:
+            typer.echo(f"\nStopped. Everything finished so far is saved; go on with:\n  {again}", err=True)
+            raise typer.Exit(130) from None
+    _print_table(runs, read_experiment.run_name, as_json)
+
+
+@app.command(name="list")
+def list_(
+    what: Annotated[str, typer.Argument(help="methods, scenarios, models, data, experiments or runs.")] = "methods",
+    runs: Runs = DEFAULT_RUNS,
+    as_json: Json = False,
+) -> None:
+    """List what there is."""
+    kinds: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "methods": lambda: _entries("training", "calibration", "adapters", "aggregators"),
+        "scenarios": lambda: _entries("scenarios"),
+        "models": lambda: _entries("models"),
+        "data": _data,
+        "experiments": _experiments,
+        "runs": lambda: _runs(runs),
+    }
+    if what not in kinds:
+        raise AcclimateError(f"list what? '{what}' is unknown; {nearest(what, kinds)}")
+    _print_rows(kinds[what](), as_json)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A method, scenario, model, shipped experiment, or run.")],
+    runs: Runs = DEFAULT_RUNS,
+    as_json: Json = False,
+) -> None:
+    """Show what something is, with its options and their defaults; or the table of a run."""
+    from acclimate.cli.describe import describe
+    from acclimate.experiment.catalog import ROOMS
+
+    found = [(room, table[name]) for room, table in ROOMS.items() if name in table]
+    experiments = {row["name"]: row for row in _experiments()}
+    if found:
+        described = [describe(name, room, entry) for room, entry in found]
+        typer.echo(json.dumps(described, indent=2) if as_json else "\n\n".join(item["text"] for item in described))
+    elif name in experiments:
+        from acclimate.experiment.catalog import shipped
+
+        content = shipped()[name].read_text()
+        typer.echo(json.dumps({"name": name, "yaml": content}) if as_json else content)
+    else:
+        known = [n for table in ROOMS.values() for n in table] + list(experiments)
+        _print_table(runs, _find_run(runs, name, known), as_json)
+
+
+@app.command()
+def report(
+    run: Annotated[list[str], typer.Argument(help="Runs: a folder, or a unique beginning of a name.")],
+    runs: Runs = DEFAULT_RUNS,
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+) -> None:
+    """Report on one or more runs, as text."""
+    from acclimate.report.table import table
+    from acclimate.report.text import text
+
+    parts = []
+    for name in run:
+        store, found = _open_run(runs, _find_run(runs, name, []))
+        parts.append(text(table(store, found), found))
+        store.close()
+    content = "\n".join(parts)
+    if out is None:
+        typer.echo(content)
+    elif out.exists():
+        raise AcclimateError(f"{out} exists already and is not overwritten; choose another name, or remove it")
+    else:
+        out.write_text(content, encoding="utf-8")
+        typer.echo(f"written to {out}")
+
+
+@data.command()
+def check(as_json: Json = False) -> None:
+    """What is here, what is missing, how to get it."""
+    _print_rows(_data(), as_json)
+
+
+def main() -> None:
+    """The entry point: errors a user can mend are messages, not tracebacks."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        app(standalone_mode=False)
+    except AcclimateError as error:
+        _fail(f"{type(error).__name__}: {error}")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception as error:
+        from click.exceptions import Abort, ClickException, Exit
+
+        if isinstance(error, Exit):
+            sys.exit(error.exit_code)
+        if isinstance(error, ClickException):
+            error.show()
+            sys.exit(2)
+        if isinstance(error, Abort):
+            sys.exit(130)
+        raise
+
+
+def _fail(message: str) -> None:
+    typer.echo(message, err=True)
+    sys.exit(2)
+
+
+def _work(experiment: Experiment, runs: Path, workers: int | None, reuse: bool) -> None:
+    from rich.console import Console
+
+    from acclimate.cli.progress import Bars, Lines
+    from acclimate.engine.executor import Processes, Serial, cores
+    from acclimate.experiment.run import run
+
+    console = Console(stderr=True)
+    number = workers or cores()
+    console.print(f"run {experiment.run_name} in {runs}, {number} worker(s)", highlight=False, soft_wrap=True)
+    with (Bars if console.is_terminal else Lines)(console) as listener:
+        if number == 1:
+            run(experiment, runs, executor=Serial(), reuse=reuse, listener=listener)
+        else:
+            with Processes(number) as executor:
+                run(experiment, runs, executor=executor, reuse=reuse, listener=listener)
+
+
+def _print_table(runs: Path, name: str, as_json: bool) -> None:
+    from rich.console import Console
+
+    from acclimate.report.table import table
+    from acclimate.report.text import render
+
+    store, found = _open_run(runs, name)
+    result = table(store, found)
+    store.close()
+    if as_json:
+        typer.echo(json.dumps(result.plain(), indent=2))
+    else:
+        console = Console()
+        # Without a terminal nobody can widen it, so nothing may be cut off.
+        Console(width=None if console.is_terminal else 160).print(render(result))
+
+
+def _open_run(runs: Path, name: str) -> tuple[Any, dict[str, Any]]:
+    from acclimate.store.database import Store
+
+    store = Store(runs / "store.sqlite")
+    return store, next(run for run in store.runs() if run["name"] == name)
+
+
+def _find_run(runs: Path, name: str, also: list[str]) -> str:
+    """A run by its folder or a unique beginning of its name."""
+    names = [row["name"] for row in _runs(runs)]
+    wanted = Path(name).name
+    matches = [n for n in names if n == wanted] or [n for n in names if n.startswith(wanted)]
+    if len(matches) == 1:
+        return str(matches[0])
+    if matches:
+        raise AcclimateError(f"'{name}' could be any of: {', '.join(matches)}; write more of the name")
+    raise AcclimateError(f"'{name}' is unknown here (runs are looked for in {runs}); {nearest(name, [*names, *also])}")
+
+
+def _runs(runs: Path) -> list[dict[str, Any]]:
+    from acclimate.store.database import Store
+
+    if not (runs / "store.sqlite").exists():
+        return []
+    store = Store(runs / "store.sqlite")
+    try:
+        return [{key: run[key] for key in ("name", "started", "finished")} for run in store.runs()]
+    finally:
+        store.close()
+
+
+def _entries(*rooms: str) -> list[dict[str, Any]]:
+    from acclimate.experiment.catalog import ROOMS
+
+    return [
+        {"name": name, "room": room, "summary": entry.summary, "paper": entry.paper}
+        for room in rooms
+        for name, entry in ROOMS[room].items()
+    ]
+
+
+def _data() -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    from acclimate.data.sources import SOURCES
+
+    return [{"name": name, **asdict(source)} for name, source in SOURCES.items()]
+
+
+def _experiments() -> list[dict[str, Any]]:
+    from acclimate.experiment.catalog import shipped
+
+    return [{"name": name, "file": path.name} for name, path in shipped().items()]
+
+
+def _print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        typer.echo("nothing here yet")
+        return
+    widths = {key: max(len(key), *(len(str(row[key] or "")) for row in rows)) for key in rows[0]}
+    for row in [{key: key for key in rows[0]}, *rows]:
+        typer.echo("  ".join(f"{row[key] or ''!s:<{width}}" for key, width in widths.items()).rstrip())

@@ -1,0 +1,100 @@
+"""A run as text: the table, and what there is to say about it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from acclimate.report.table import Line, Table
+
+COLUMNS = {"accuracy": "accuracy", "worst_decile": "worst 10 %", "harmed": "harmed"}
+MOST_STREAMS_SIDE_BY_SIDE = 2
+
+
+def render(table: Table) -> RenderableType:
+    """The table for a terminal (or, through a plain console, for a file)."""
+    if len(table.streams) <= MOST_STREAMS_SIDE_BY_SIDE:
+        parts: list[RenderableType] = [_grid(table, [(s, m) for s in table.streams for m in COLUMNS], costs=True)]
+    else:  # one table per measure, one column per stream
+        parts = [_grid(table, [(s, m) for s in table.streams], costs=m == "accuracy") for m in COLUMNS]
+    return Group(*parts, Text(_legend(table), style="dim"), *[Text(line) for line in _remarks(table)])
+
+
+def text(table: Table, run: dict[str, Any]) -> str:
+    """A whole report as plain text."""
+    console = Console(width=160, record=True, file=_Nowhere(), color_system=None)  # type: ignore[arg-type]
+    console.print(f"Run {table.run}", f"started {run['started']}, finished {run['finished'] or 'not yet'}", sep="\n")
+    console.print("versions: " + ", ".join(f"{name} {version}" for name, version in run["versions"].items()))
+    console.print(render(table))
+    return console.export_text()
+
+
+def _grid(table: Table, columns: list[tuple[str, str]], costs: bool) -> RichTable:
+    grid = RichTable(title=None, header_style="bold", show_lines=False)
+    grid.add_column("system", no_wrap=True)
+    several = len(table.streams) > 1
+    for stream, measure in columns:
+        grid.add_column(f"{stream}\n{COLUMNS[measure]}" if several else COLUMNS[measure], justify="right", no_wrap=True)
+    if costs:
+        for title in ("ms/batch", "bytes/slot", "sent once"):
+            grid.add_column(title, justify="right", no_wrap=True)
+    for line in table.lines:
+        cells = [_cell(getattr(line.cells[stream], measure), measure) for stream, measure in columns]
+        grid.add_row(line.system, *cells, *(_costs(line) if costs else []))
+    return grid
+
+
+def _cell(values: list[float], measure: str) -> str:
+    if not values or math.isnan(values[0]):
+        return "–"
+    mean = 100 * statistics.fmean(values)
+    if measure == "harmed":
+        return f"{mean:.0f} %"
+    if len(values) == 1 or measure != "accuracy":
+        return f"{mean:.1f}"
+    return f"{mean:.1f} ± {100 * statistics.stdev(values):.1f}"
+
+
+def _costs(line: Line) -> list[str]:
+    return [f"{line.ms_per_batch:.1f}", _bytes(line.bytes_per_slot), _bytes(line.knowledge_bytes)]
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000 or unit == "MB":
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def _legend(table: Table) -> str:
+    seeds = f"seeds {', '.join(map(str, table.seeds))}"
+    return (
+        f"accuracy in %, over all test images, mean ± s.d. over {seeds}; worst 10 %: the worst tenth of the clients; "
+        "harmed: clients below no adaptation; bytes/slot: up and down per client; sent once: model and knowledge"
+    )
+
+
+def _remarks(table: Table) -> list[str]:
+    lines = [] if table.finished else ["This run is not finished: the table shows what there is so far."]
+    if table.told:
+        lines.append("reset: shift — adapters were told the boundaries of shifts.")
+    for line in table.lines:
+        lines += [f"{line.system}: {remark}" for remark in line.remarks]
+        if line.left_out:
+            lines.append(f"{line.system}: {line.left_out} uploads were not finite and were left out.")
+    return lines
+
+
+class _Nowhere:
+    """A file that forgets; the console records."""
+
+    def write(self, _: str) -> int:
+        return 0
+
+    def flush(self) -> None: ...
