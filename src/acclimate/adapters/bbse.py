@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.contracts import Adapter
-from acclimate.options import NonNegative
+from acclimate.options import Share
 from acclimate.params import Params
 
 
@@ -28,7 +28,7 @@ class BBSE(Adapter):
         *,
         confusion: Tensor,
         kind: Literal["hard", "soft"] = "hard",
-        smoothing: NonNegative = 1e-3,
+        smoothing: Share = 1e-3,
     ) -> None:
         super().__init__(net)
         self.kind, self.smoothing = kind, smoothing
@@ -43,7 +43,7 @@ class BBSE(Adapter):
         logits: Tensor = self.net(x)
         p = logits.softmax(-1) if self.kind == "soft" else F.one_hot(logits.argmax(-1), logits.shape[1])
         q = to_simplex(self.inverse @ p.double().mean(0))  # ŵ = Ĉ⁻¹ μ̂, eq. (4)
-        q = (q + self.smoothing) / (q + self.smoothing).sum()
+        q = (1 - self.smoothing) * q + self.smoothing / len(q)  # a little of the uniform: no class is ruled out
         self.prior = q.to(logits.dtype)
         return logits + self.prior.log()
 

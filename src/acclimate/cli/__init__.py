@@ -154,17 +154,15 @@ def main() -> None:
     """The entry point: errors a user can mend are messages, not tracebacks."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        app(standalone_mode=False)
+        sys.exit(app(standalone_mode=False) or 0)
     except AcclimateError as error:
         _fail(f"{type(error).__name__}: {error}")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except Exception as error:
-        from click.exceptions import Abort, ClickException, Exit
+        from click.exceptions import Abort, ClickException
 
-        if isinstance(error, Exit):
-            sys.exit(error.exit_code)
         if isinstance(error, ClickException):
             error.show()
             sys.exit(2)

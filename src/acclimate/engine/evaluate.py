@@ -218,9 +218,9 @@ class _Run:
         self.at[member] = self.pending.members[member] = paused
 
     def _due(self, now: bool = False) -> Iterator[Commit]:
-        """Hand over what is pending when a second (or, with exchanges, `commit_seconds`) has passed."""
+        """Hand over what is pending, at most every second."""
         if self.progress is not None:
             self.progress(sum(paused.slot for paused in self.at.values()), sum(self.lengths), "")
-        if now or time.monotonic() - self.since >= min(1.0, self.commit_seconds):
+        if self.pending.members and (now or time.monotonic() - self.since >= min(1.0, self.commit_seconds)):
             yield self.pending
             self.since, self.pending = time.monotonic(), Commit()

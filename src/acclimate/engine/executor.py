@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -117,13 +118,14 @@ class Processes:
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
-        for _ in range(self.workers):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            process.start()
-            theirs.close()
-            self._pipes.append(ours)
-            self._processes.append(process)
+        with _interrupts_ignored():  # children inherit it: Ctrl-C is the parent's to handle
+            for _ in range(self.workers):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs,), daemon=True)
+                process.start()
+                theirs.close()
+                self._pipes.append(ours)
+                self._processes.append(process)
 
     def _next(
         self,
@@ -194,9 +196,20 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may change signals
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _serve(pipe: Connection[Any, Any]) -> None:
     """A worker's life: until the parent closes the pipe or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     torch.set_num_threads(1)
     work: Work | None = None
     common, prepared, fresh = b"", None, False

@@ -250,11 +250,11 @@ class _Session:
         modules = [phase.algorithm.target.__module__ for phase in so_far]
         modules += [self.experiment.model.target.__module__, train.__module__]
         path, older = phase_path(content, modules, choice.rounds, self.reuse)
-        if str(path) in done:
-            return done[str(path)]
         label = f"{position}:{choice.algorithm.name}#{path.parent.name[:6]}"
         if older:
             self.store.note(self.run, system.name, seed, "reused", f"phase {label} was made by other code")
+        if str(path) in done:
+            return done[str(path)]
         known = Known([self.phase(system, i, seed, population, build, done, title) for i in range(position)])
         with lock(path.with_suffix(".lock"), wait=self.listener.say):
             checkpoint = Checkpoint(path)

@@ -58,7 +58,8 @@ def problems(error: ValidationError, path: str, model: type[BaseModel], also: Se
     found: dict[str, Any] = {}
     for item in error.errors(include_url=False, include_context=False):
         key = _key(path, item["loc"], model)
-        if item["type"] == "extra_forbidden":
+        if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            key = ".".join(filter(None, [path, *map(str, item["loc"])]))
             expected.setdefault(key, []).append(
                 f"unknown key; {nearest(item['loc'][-1], _siblings(model, item['loc'], also))}"
             )
@@ -66,7 +67,8 @@ def problems(error: ValidationError, path: str, model: type[BaseModel], also: Se
             expected.setdefault(key, []).append("required, but not given")
         else:
             message = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-            expected.setdefault(key, []).append(f"expected {message}")
+            number = "a number " if message.startswith(("greater", "less")) else ""
+            expected.setdefault(key, []).append(f"expected {number}{message}")
             found[key] = item["input"]
     return [
         f"{key}: {' or '.join(dict.fromkeys(texts))}" + (f"; found {found[key]!r}" if key in found else "")

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
+from importlib.metadata import version
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 
 from acclimate.data.dataset import Dataset
 from acclimate.data.folders import cache_folder, write_whole
 from acclimate.examples import Images
 from acclimate.options import Count
 
-MEAN, STD = (0.3053,), (0.3470,)  # of the 1,797 images at 32 pixels a side, checked in a test
+MEAN, STD = (0.3052,), (0.3236,)  # of the 1,797 images at 32 pixels a side
 
 
 def load(size: Count = 32) -> Dataset:
     """The digits at `size` x `size` pixels, one channel, decoded once into the cache folder."""
-    raw, labels = _raw()
-    digest = hashlib.sha256(raw.tobytes() + f"bilinear {size}".encode()).hexdigest()[:16]
-    path = cache_folder() / "images" / f"digits-{size}-{digest}.npy"
-    if not path.exists():
-        small = torch.from_numpy(raw).unsqueeze(1) / 16
+    name = f"digits-{size}-sklearn-{version('scikit-learn')}"
+    folder = cache_folder() / "images"
+    pixels, labels = folder / f"{name}.npy", folder / f"{name}-labels.npy"
+    if not (pixels.exists() and labels.exists()):
+        from sklearn.datasets import load_digits  # a second to import
+
+        found = load_digits()
+        small = torch.from_numpy(found.images.astype(np.float32)).unsqueeze(1) / 16
         large = F.interpolate(small, (size, size), mode="bilinear", align_corners=False)
-        pixels = (large * 255).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
-        write_whole(path, lambda file: np.save(file, pixels))
-    return Dataset("digits", Images(path), labels, classes=10, mean=MEAN, std=STD, digest=digest)
-
-
-def _raw() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    from sklearn.datasets import load_digits  # half a second to import
-
-    found = load_digits()
-    return found.images.astype(np.float32), found.target.astype(np.int64)
+        upscaled = (large * 255).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
+        write_whole(labels, lambda file: np.save(file, found.target.astype(np.int64)))
+        write_whole(pixels, lambda file: np.save(file, upscaled))
+    return Dataset("digits", Images(pixels), np.load(labels), classes=10, mean=MEAN, std=STD, digest=name)

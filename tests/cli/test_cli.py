@@ -1,0 +1,184 @@
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from acclimate import __version__
+from acclimate.cli import main
+
+EXPERIMENT = {
+    "name": "tiny",
+    "scenario": {"name": "twofold", "size": 18, "source_clients": 3, "per_source": 30, "test_clients": 3, "major": 6},
+    "model": "shallow-cnn",
+    "phases": [{"name": "fedavg", "rounds": 2}],
+    "systems": ["tent", "em"],
+    "test": {"batch_size": 10},
+    "seeds": [0, 1],
+}
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Run the command line in an empty folder; returns exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+
+    def invoke(*words):
+        monkeypatch.setattr(sys, "argv", ["acclimate", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return invoke
+
+
+def test_help_needs_no_torch():
+    """`--help` answers at once because it imports nothing heavy."""
+    code = (
+        "import sys; sys.argv = ['acclimate', '--help']\n"
+        "from acclimate.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as stop: assert not stop.code\n"
+        "heavy = {'torch', 'numpy', 'sklearn', 'scipy', 'pydantic', 'rich.progress', 'yaml'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Run an experiment" in done.stdout
+
+
+def test_version(call):
+    assert call("--version") == (0, f"acclimate {__version__}\n", "")
+
+
+def test_run_prints_the_table_and_a_second_time_at_once(call):
+    code, out, err = call("run", "tiny.yaml", "--workers", "1")
+    assert code == 0
+    assert re.search(r"tent +│ +[0-9.]+ ± [0-9.]+ │", out)
+    assert "seed 1 (2/2): fedavg: 2/2" in err
+    code, again, err = call("run", "tiny.yaml", "--workers", "1")
+    assert (code, again, err) == (0, out, "")
+
+
+def test_run_json_has_every_column(call):
+    _, out, _ = call("run", "tiny.yaml", "--workers", "1", "--json")
+    table = json.loads(out)
+    assert [line["system"] for line in table["lines"]] == ["none", "tent", "em"]
+    assert table["streams"] == ["label", "feature"]
+    cell = table["lines"][1]["cells"]["label"]
+    assert set(cell) == {"accuracy", "client_accuracy", "balanced_accuracy", "worst_decile", "harmed"}
+    assert all(len(values) == 2 and all(0 <= v <= 1 for v in values) for values in cell.values())
+    assert table["lines"][1]["ms_per_batch"] > 0
+    assert table["lines"][1]["knowledge_bytes"] > 100_000
+
+
+def test_run_with_a_typo_says_everything_at_once_and_exits_with_2(call):
+    code, out, err = call("run", "tiny.yaml", "seds=[0]", "phases.0.rouds=3")
+    assert (code, out) == (2, "")
+    assert "did you mean 'seeds'" in err
+    assert "did you mean 'rounds'" in err
+    assert "Traceback" not in err
+
+
+def test_run_of_a_missing_file_exits_with_2(call):
+    code, _, err = call("run", "nothing.yaml")
+    assert code == 2
+    assert "no such file" in err
+
+
+def test_run_of_an_impossible_partition_says_what_is_possible(call):
+    code, _, err = call("run", "tiny.yaml", "scenario.major=200", "--workers", "1")
+    assert code == 2
+    assert "asked for" in err
+    assert "possible: about" in err
+
+
+def test_run_refuses_strange_options(call):
+    assert call("run", "tiny.yaml", "--workers", "0")[0] == 2
+    assert call("dance")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("methods", "fedamp"),
+        ("scenarios", "twofold"),
+        ("models", "mlp"),
+        ("data", "digits"),
+        ("experiments", "quickstart"),
+    ],
+)
+def test_list_names_what_there_is(call, what, expected):
+    code, out, _ = call("list", what)
+    assert code == 0
+    assert expected in out
+    rows = json.loads(call("list", what, "--json")[1])
+    assert expected in [row["name"] for row in rows]
+
+
+def test_list_of_runs_and_of_nothing(call):
+    assert call("list", "runs")[1] == "nothing here yet\n"
+    call("run", "tiny.yaml", "seeds=[0]", "--workers", "1")
+    assert json.loads(call("list", "runs", "--json")[1])[0]["finished"]
+    code, _, err = call("list", "runz")
+    assert code == 2
+    assert "did you mean 'runs'" in err
+
+
+def test_show_gives_options_and_defaults(call):
+    code, out, _ = call("show", "tent")
+    assert code == 0
+    assert "Wang et al., ICLR 2021" in out
+    assert re.search(r"lr +float > 0, default 0.001", out)
+    (described,) = json.loads(call("show", "tent", "--json")[1])
+    assert described["options"]["steps"]["default"] == 1
+
+
+def test_show_of_a_name_in_two_rooms_shows_both(call):
+    out = call("show", "bbse")[1]
+    assert "bbse (calibration)" in out
+    assert "bbse (adapters)" in out
+
+
+def test_show_an_experiment_prints_its_file(call):
+    assert "name: quickstart" in call("show", "quickstart")[1]
+
+
+def test_show_of_something_unknown_names_the_nearest(call):
+    code, _, err = call("show", "tnet")
+    assert code == 2
+    assert "did you mean 'tent'" in err
+
+
+def test_show_and_report_find_a_run_by_the_beginning_of_its_name(call, tmp_path):
+    call("run", "tiny.yaml", "seeds=[0]", "--workers", "1")
+    assert "tent" in call("show", "tiny-")[1]
+    code, out, _ = call("report", "tiny")
+    assert code == 0
+    assert "versions: acclimate" in out
+    folder = next(path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+    assert call("report", f"runs/{folder.name}")[1] == out
+    call("run", "tiny.yaml", "seeds=[1]", "--workers", "1")
+    code, _, err = call("report", "tiny")
+    assert code == 2
+    assert "could be any of" in err
+
+
+def test_report_never_overwrites(call, tmp_path):
+    call("run", "tiny.yaml", "seeds=[0]", "--workers", "1")
+    assert call("report", "tiny", "--out", "report.txt")[0] == 0
+    before = (tmp_path / "report.txt").read_text()
+    code, _, err = call("report", "tiny", "--out", "report.txt")
+    assert code == 2
+    assert "not overwritten" in err
+    assert (tmp_path / "report.txt").read_text() == before
+
+
+def test_data_check_shows_what_is_here(call):
+    code, out, _ = call("data", "check")
+    assert code == 0
+    assert re.search(r"digits .*here", out)

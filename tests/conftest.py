@@ -1,0 +1,32 @@
+import os
+
+import pytest
+import torch
+
+from acclimate.engine.executor import Processes
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _folders(tmp_path_factory):
+    """Nothing of a test run touches the user's cache; what is decoded once serves all tests."""
+    before = {name: os.environ.get(name) for name in ("ACCLIMATE_CACHE", "ACCLIMATE_RUNS")}
+    os.environ["ACCLIMATE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ.pop("ACCLIMATE_RUNS", None)
+    yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def two_workers():
+    """Two real processes, shared by all tests."""
+    with Processes(2) as executor:
+        yield executor

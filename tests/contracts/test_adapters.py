@@ -1,0 +1,182 @@
+"""What every adapter of the catalog must do, now and later."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import acclimate as ac
+import battery
+from acclimate import params, trees
+from acclimate.engine.evaluate import Test
+from acclimate.engine.executor import Serial
+from acclimate.engine.live import Live
+from acclimate.experiment.catalog import ADAPTERS
+
+
+def made(name):
+    """An adapter on a model of its own, as the engine would make it."""
+    target, known = ADAPTERS[name].load(), battery.calibrated().of(None)
+    net = params.load(battery.build()(), known["model"])
+    return target(net, **{need: known[need] for need in target.needs})
+
+
+class Stranger(nn.Module):
+    """Not of this package, and not shaped like anything in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.out = nn.Linear(4, 10)
+
+    def forward(self, x):
+        return self.out(torch.relu(self.norm(self.stem(x))).mean((2, 3)))
+
+
+def stranger(client=None):
+    return Stranger()
+
+
+def batches(number=3, size=7):
+    held = battery.population().streams[0].segments[0][1]
+    x = battery.population().examples(held).x
+    return [x[i * size % 14 : i * size % 14 + size] for i in range(number)]
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_resumed_equals_uninterrupted(name):
+    whole = list(battery.run_test(name))
+    for cut in (1, len(whole) // 2, len(whole) - 1):
+        executor = Serial()
+        rest = list(battery.run_test(name, resume=battery.after(whole[:cut]), executor=executor))
+        assert battery.scores(whole[:cut] + rest) == battery.scores(whole)
+        assert executor.worked.total() == sum(len(s.slots(7)) for s in battery.population().streams) - cut
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_predicts_from_its_state_and_nothing_else(name):
+    """Another state gives other logits, so resuming from the wrong one could not pass the test above."""
+    adapter = made(name)
+    first = adapter.state()
+    x, _, z = batches()
+    before = adapter.predict(z)
+    adapter(x)
+    stayed = trees.equal(first, adapter.state())
+    assert torch.equal(adapter.predict(z), before) == stayed
+    adapter.load_state(first)
+    assert torch.equal(adapter.predict(z), before)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_gives_the_same_bits_with_two_workers(name, two_workers):
+    two_workers.worked.clear()
+    one, two = battery.run_test(name), battery.run_test(name, executor=two_workers)
+    assert battery.scores(one) == battery.scores(two)
+    assert len(two_workers.worked) == 2
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_state_survives_save_and_load(name):
+    adapter, other = made(name), made(name)
+    x, y, z = batches()
+    adapter(x)
+    adapter(y)
+    saved = trees.dump(adapter.state())
+    other.load_state(trees.load(saved))
+    assert trees.dump(other.state()) == saved
+    assert torch.equal(adapter(z), other(z))
+    assert trees.equal(adapter.state(), other.state())
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_predict_leaves_the_state_as_it_was(name):
+    adapter = made(name)
+    x, y, _ = batches()
+    adapter(x)
+    before = trees.dump(adapter.state())
+    first, second = adapter.predict(y), adapter.predict(y)
+    assert trees.dump(adapter.state()) == before
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_cannot_see_labels(name):
+    people = battery.population()
+    other = battery.with_labels(people, lambda y: np.random.default_rng(0).permutation(y))
+    seen, blind = list(battery.run_test(name)), list(battery.run_test(name, people=other))
+    states = [[paused.state for paused in commit.members.values()] for commit in seen]
+    assert states == [[paused.state for paused in commit.members.values()] for commit in blind]
+    assert any(state is not None for commit in states for state in commit)
+    assert battery.scores(seen) != battery.scores(blind)  # the labels did change
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_reset_is_loading_its_first_state(name):
+    adapter = made(name)
+    first = adapter.state()
+    x, y, _ = batches()
+    fresh = adapter(x)
+    adapter(y)
+    adapter.load_state(first)
+    assert trees.equal(adapter.state(), first)
+    assert torch.equal(adapter(x), fresh)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_reset_at_every_batch_is_a_new_adapter(name):
+    people = battery.population()
+    reset = battery.scores(battery.run_test(name, test=Test(batch_size=7, reset="batch")))
+    alone = []
+    for stream in people.streams:
+        for t, slot in enumerate(stream.slots(7)):
+            batch = people.examples(slot.parts[0])
+            correct = float((made(name)(batch.x).argmax(-1) == batch.y).sum())
+            alone.append((stream.client, stream.name, t, slot.shift, "correct", correct))
+    assert [row for row in reset if row[4] == "correct"] == sorted(alone)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_leaves_the_live_model_reusable(name):
+    known = battery.calibrated().of(None)
+    live, target = Live(battery.build()), ADAPTERS[name].load()
+    x, y, _ = batches()
+    untouched = live(known["model"]).eval()(x)
+    adapter = target(live(known["model"]), **{need: known[need] for need in target.needs})
+    adapter(x)
+    adapter(y)
+    net = live(known["model"])
+    assert torch.equal(net.eval()(x), untouched)
+    assert all(tensor.requires_grad for tensor in net.parameters())
+    assert {id(tensor) for tensor in adapter.net.parameters()} == {id(tensor) for tensor in net.parameters()}
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_shared_can_be_loaded_back(name):
+    adapter = made(name)
+    x, y, _ = batches()
+    adapter.adapt(x)
+    before, logits = trees.dump(adapter.state()), adapter.predict(y)
+    adapter.load_shared(adapter.shared())
+    assert trees.dump(adapter.state()) == before
+    assert torch.equal(adapter.predict(y), logits)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_handles_a_batch_of_one(name):
+    adapter = made(name)
+    logits = adapter(batches()[0][:1])
+    assert logits.shape == (1, 10)
+    assert logits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_wraps_a_model_the_package_has_never_seen(name):
+    known = battery.calibrated(stranger).of(None)
+    model, x = params.load(stranger(), known["model"]), batches()[0]
+    before = trees.dump(params.of(model))
+    adapted = ac.wrap(model, name, **{need: known[need] for need in ADAPTERS[name].load().needs})
+    assert adapted(x).shape == (7, 10)
+    assert adapted(x).isfinite().all()
+    assert trees.dump(params.of(model)) == before
+    assert model.training

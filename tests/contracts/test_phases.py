@@ -1,0 +1,105 @@
+"""What every phase of the catalog must do, now and later."""
+
+import sqlite3
+
+import pytest
+
+import battery
+from acclimate import trees
+from acclimate.engine.checkpoint import Checkpoint
+from acclimate.engine.executor import Serial
+from acclimate.experiment.catalog import CALIBRATION, PHASES, TRAINING
+
+ROUNDS, COHORT = 4, 3
+
+
+def everything(outcome):
+    """All bits of a finished phase."""
+    saved = outcome.checkpoint
+    clients = {id: saved.client(id) for id in battery.population().source}
+    return saved.server(outcome.round), clients, list(saved.metrics())
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phase_resumed_equals_uninterrupted(name, tmp_path):
+    whole = battery.run_phase(name, rounds=ROUNDS)
+    path = tmp_path / "phase.sqlite"
+    battery.run_phase(name, rounds=2, checkpoint=Checkpoint(path)).checkpoint.close()
+    executor = Serial()
+    resumed = battery.run_phase(name, rounds=ROUNDS, checkpoint=Checkpoint(path), executor=executor)
+    assert everything(resumed) == everything(whole)
+    # One task per client in so small a cohort: only the two missing rounds were worked.
+    assert executor.worked.total() == 2 * COHORT
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phase_resumes_from_its_checkpoint_and_nothing_else(name, tmp_path):
+    whole = battery.run_phase(name, rounds=ROUNDS)
+    path = tmp_path / "phase.sqlite"
+    battery.run_phase(name, rounds=2, checkpoint=Checkpoint(path)).checkpoint.close()
+    db = sqlite3.connect(path)
+    blob = db.execute("SELECT state FROM server WHERE round = 2").fetchone()[0]
+    tampered = trees.dump(trees.transform(lambda t: t + 1 if t.is_floating_point() else t, trees.load(blob)))
+    db.execute("UPDATE server SET state = ? WHERE round = 2", (tampered,))
+    db.commit()
+    db.close()
+    resumed = battery.run_phase(name, rounds=ROUNDS, checkpoint=Checkpoint(path))
+    assert everything(resumed)[0] != everything(whole)[0]
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phase_gives_the_same_bits_with_two_workers(name, two_workers):
+    two_workers.worked.clear()
+    one = battery.run_phase(name, rounds=2)
+    two = battery.run_phase(name, rounds=2, executor=two_workers)
+    assert everything(one) == everything(two)
+    assert len(two_workers.worked) == 2
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phase_state_survives_save_and_load(name):
+    outcome = battery.run_phase(name, rounds=2)
+    blobs = [outcome.checkpoint.server(2)]
+    blobs += [blob for id in battery.population().source if (blob := outcome.checkpoint.client(id)) is not None]
+    for blob in blobs:
+        state = trees.load(blob)
+        assert trees.dump(state) == blob
+        assert trees.equal(trees.load(trees.dump(state)), state)
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phase_exports_what_it_declares(name):
+    outcome = battery.run_phase(name, rounds=1, cohort="all")
+    took_part = outcome.export(0)
+    assert set(took_part) == set(outcome.algorithm.exports)
+    assert set(outcome.export(None)) <= set(took_part)
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phase_is_a_value(name):
+    algorithm = PHASES[name].load()()
+    assert algorithm == PHASES[name].load()()
+    with pytest.raises(AttributeError):
+        algorithm.anything = 1
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_training_changes_the_model(name):
+    start = battery.run_phase(name, rounds=1, cohort="all").export(0)["model"]
+    later = battery.run_phase(name, rounds=2, cohort="all").export(0)["model"]
+    assert not trees.equal(start, later)
+
+
+@pytest.mark.parametrize("name", CALIBRATION)
+def test_calibration_leaves_the_model_alone(name):
+    assert "model" not in CALIBRATION[name].load().exports
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phase_keeps_rounds_with_their_client_states(name, tmp_path):
+    short = battery.run_phase(name, rounds=2)
+    long = battery.run_phase(name, rounds=ROUNDS, keep_every=2, checkpoint=Checkpoint(tmp_path / "phase.sqlite"))
+    assert long.checkpoint.kept() == [0, 2, 4]
+    assert long.checkpoint.server(2) == short.checkpoint.server(2)
+    for id in battery.population().source:
+        assert long.checkpoint.client(id, 2) == short.checkpoint.client(id)

@@ -1,0 +1,246 @@
+"""Whole experiments, tiny: caching, tuning, selecting, baselines, locks."""
+
+import json
+import sqlite3
+from collections import Counter
+
+import pytest
+
+from acclimate.data.folders import cache_folder
+from acclimate.errors import MissingKnowledge, NothingSelected, RunLocked
+from acclimate.experiment.cache import lock, source_digest
+from acclimate.experiment.config import parse
+from acclimate.experiment.run import STORE, is_finished, run, with_baselines
+from acclimate.report.table import table
+from acclimate.store.database import Store
+
+
+def tiny(*overrides, **more):
+    raw = {
+        "name": "tiny",
+        "scenario": {
+            "name": "twofold", "size": 18, "source_clients": 3, "per_source": 30,
+            "test_clients": 3, "major": 6, "minor": 1,
+        },
+        "model": "shallow-cnn",
+        "phases": [{"name": "fedavg", "rounds": 2}],
+        "systems": ["tent"],
+        "test": {"batch_size": 10},
+        "seeds": [0],
+        **more,
+    }  # fmt: skip
+    return parse(raw, overrides)
+
+
+class Told:
+    def __init__(self):
+        self.titles, self.said, self.steps = [], [], Counter()
+
+    def begin(self, title, total):
+        self.titles.append(title)
+
+    def step(self, done, text):
+        self.steps[self.titles[-1]] += 1
+
+    def end(self): ...
+
+    def say(self, text):
+        self.said.append(text)
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCLIMATE_CACHE", str(tmp_path / "cache"))
+
+
+def table_of(experiment, runs):
+    store = Store(runs / STORE)
+    found = table(store, next(r for r in store.runs() if r["name"] == experiment.run_name))
+    store.close()
+    return found
+
+
+def test_run_measures_the_baseline_by_itself(tmp_path):
+    experiment = tiny()
+    run(experiment, tmp_path)
+    lines = {line.system: line for line in table_of(experiment, tmp_path).lines}
+    assert list(lines) == ["none", "tent"]
+    assert lines["none"].cells["label"].harmed == [0.0]
+
+
+def test_baselines_have_the_same_training_phases():
+    experiment = tiny(
+        systems=[
+            "none",
+            "tent",
+            {"name": "bbse"},
+            {"name": "own", "phases": [{"name": "fedprox", "rounds": 1}], "adapter": "em"},
+        ]
+    )
+    systems, baseline = with_baselines(experiment.systems)
+    assert baseline == {
+        "none": "none",
+        "tent": "none",
+        "bbse": "none",
+        "own": "none for own",
+        "none for own": "none for own",
+    }
+    assert [s.name for s in systems] == ["none", "tent", "bbse", "none for own", "own"]
+
+
+def test_second_run_trains_nothing_and_measures_nothing(tmp_path, own_cache):
+    experiment, first, second = tiny(), Told(), Told()
+    run(experiment, tmp_path, listener=first)
+    assert is_finished(experiment, tmp_path)
+    run(experiment, tmp_path, listener=second)
+    assert first.titles[0] == "seed 0 (1/1): fedavg"
+    assert second.titles == []
+
+
+def test_other_adapters_share_the_trained_model(tmp_path, own_cache):
+    run(tiny(), tmp_path)
+    told = Told()
+    other = tiny(systems=["em", "t3a"])
+    run(other, tmp_path, listener=told)
+    assert told.steps["seed 0 (1/1): fedavg"] == 0
+    assert told.steps["seed 0 (1/1): testing em"] > 0
+    assert len(list((cache_folder() / "phases").iterdir())) == 1
+
+
+def test_training_metrics_are_in_the_store_also_when_the_model_came_from_the_cache(tmp_path, own_cache):
+    run(tiny(), tmp_path)
+    other = tiny(systems=["em"])
+    run(other, tmp_path)
+    db = sqlite3.connect(tmp_path / STORE)
+    counts = db.execute("SELECT run, count(*) FROM row WHERE metric = 'loss' GROUP BY run").fetchall()
+    db.close()
+    assert [count for _, count in counts] == [6, 6]  # two rounds of three clients
+
+
+def test_run_twice_at_once_names_the_holder(tmp_path):
+    experiment = tiny()
+    with lock(tmp_path / experiment.run_name / "lock"), pytest.raises(RunLocked, match=r"in use by process [0-9]+"):
+        run(experiment, tmp_path)
+
+
+def test_tune_chooses_on_source_validation_data_and_says_so(tmp_path):
+    experiment = tiny(systems=[{"name": "tent", "tune": {"lr": [1e-9, 10.0]}}])
+    run(experiment, tmp_path)
+    store = Store(tmp_path / STORE)
+    id = next(r["id"] for r in store.runs() if r["name"] == experiment.run_name)
+    note = store.notes(id, "tuned")["tent", 0]
+    clients = {c for (c,) in store.select("SELECT DISTINCT client FROM row WHERE run = ? AND phase LIKE 'tune%'", id)}
+    store.close()
+    assert clients == {0, 1, 2}  # source clients; test clients are 3, 4, 5
+    assert set(note["validation"]) == {"lr=1e-09", "lr=10.0"}
+    assert note["chosen"]["lr"] == float(max(note["validation"], key=note["validation"].get).removeprefix("lr="))
+    remarks = next(line.remarks for line in table_of(experiment, tmp_path).lines if line.system == "tent")
+    assert any("tuned on source validation data: lr=" in remark for remark in remarks)
+
+
+def test_select_shows_selected_and_last(tmp_path):
+    phases = [{"name": "fedavg", "rounds": 3, "keep_every": 1}]
+    experiment = tiny(phases=phases, systems=[{"name": "em", "select": "best-validation"}])
+    run(experiment, tmp_path)
+    found = table_of(experiment, tmp_path)
+    assert [line.system for line in found.lines] == ["none", "em", "em (best validation)"]
+    store = Store(tmp_path / STORE)
+    id = next(r["id"] for r in store.runs() if r["name"] == experiment.run_name)
+    note = store.notes(id, "selected")["em (best validation)", 0]
+    store.close()
+    assert set(note["validation"]) == {"1", "2", "3"}
+    best = max(note["validation"].values())
+    assert note["validation"][str(note["round"])] == best
+
+
+def test_select_of_the_last_round_equals_last(tmp_path):
+    phases = [{"name": "fedavg", "rounds": 2, "keep_every": 2}]
+    experiment = tiny(phases=phases, systems=[{"name": "em", "select": "best-validation"}])
+    run(experiment, tmp_path)
+    cells = {line.system: line.cells for line in table_of(experiment, tmp_path).lines}
+    assert cells["em"] == cells["em (best validation)"]
+
+
+def test_tune_without_validation_data_is_an_error(tmp_path):
+    experiment = tiny("scenario.validation=0", systems=[{"name": "tent", "tune": True}])
+    with pytest.raises(NothingSelected, match="validation data, and this scenario has none"):
+        run(experiment, tmp_path)
+
+
+def test_personal_models_on_new_clients_are_an_error_before_the_first_batch(tmp_path):
+    experiment = tiny(phases=[{"name": "fedper", "rounds": 1}])
+    with pytest.raises(MissingKnowledge, match="client 3 has no 'model'"):
+        run(experiment, tmp_path)
+    db = sqlite3.connect(tmp_path / STORE)
+    assert db.execute("SELECT count(*) FROM row WHERE phase = 'test'").fetchone() == (0,)
+    db.close()
+
+
+def test_personal_models_and_calibration_work_on_the_clients_that_trained(tmp_path):
+    experiment = tiny("scenario.new=false", phases=[{"name": "fedbn", "rounds": 1}], systems=["bbse", "fedavg+em"])
+    run(experiment, tmp_path)
+    assert len(table_of(experiment, tmp_path).lines) == 3
+
+
+def test_test_scenario_may_differ_from_the_one_trained_on(tmp_path):
+    other = {**tiny().scenario.plain, "noise": 0.0}
+    same, elsewhere = tiny(), tiny(test={"batch_size": 10, "scenario": other})
+    for experiment in (same, elsewhere):
+        run(experiment, tmp_path)
+    db = sqlite3.connect(tmp_path / STORE)
+    shifts = [
+        {
+            s
+            for (s,) in db.execute(
+                "SELECT DISTINCT shift FROM row JOIN run ON run = id WHERE name = ? AND slot >= 0", (n,)
+            )
+        }
+        for n in (same.run_name, elsewhere.run_name)
+    ]
+    db.close()
+    assert "noise 0.8" in shifts[0]
+    assert "noise 0" in shifts[1]
+
+
+def test_reuse_accepts_what_older_code_trained_and_says_so(tmp_path, own_cache, monkeypatch):
+    run(tiny(), tmp_path)
+    monkeypatch.setattr("acclimate.experiment.cache.source_digest", lambda modules: "0" * 16)  # as if code had changed
+    told, experiment = Told(), tiny(systems=["em"])
+    run(experiment, tmp_path, reuse=True, listener=told)
+    (line,) = [line for line in table_of(experiment, tmp_path).lines if line.system == "em"]
+    assert any("other code" in remark for remark in line.remarks)
+    trained = len(list((cache_folder() / "phases").glob("*/*.sqlite")))
+    run(tiny(systems=["t3a"]), tmp_path, reuse=False)
+    assert (trained, len(list((cache_folder() / "phases").glob("*/*.sqlite")))) == (1, 2)
+
+
+def test_source_digest_covers_what_a_method_imports_from_us():
+    base = source_digest(["acclimate.training.fedprox"])
+    assert base == source_digest(["acclimate.training.fedprox"])
+    assert base != source_digest(["acclimate.training.fedavg"])
+    import acclimate.experiment.cache as cache
+
+    before = cache._source
+    changed = {"acclimate.losses"}  # imported by fedavg, which fedprox imports
+
+    def other(name):
+        text, imported = before(name)
+        return (text + b"#" if name in changed else text), imported
+
+    try:
+        cache._source = other
+        assert source_digest(["acclimate.training.fedprox"]) != base
+        changed.clear()
+        changed.add("acclimate.adapters.tent")
+        assert source_digest(["acclimate.training.fedprox"]) == base
+    finally:
+        cache._source = before
+
+
+def test_run_folder_has_the_resolved_experiment(tmp_path):
+    experiment = tiny()
+    run(experiment, tmp_path)
+    from acclimate.experiment.config import yaml
+
+    saved = yaml.safe_load((tmp_path / experiment.run_name / "experiment.yaml").read_text())
+    assert json.dumps(saved, sort_keys=True) == json.dumps(experiment.plain(), sort_keys=True)
