@@ -75,7 +75,7 @@ class Examples:
         on one.
         """
         order = torch.arange(len(self)) if rng is None else torch.randperm(len(self), generator=rng)
-        parts = list(order.split(size))
+        parts = list(order.split(size)) if len(self) else []
         if len(parts) > 1 and len(parts[-1]) == 1:
             parts[-2:] = [torch.cat(parts[-2:])]
         for part in parts:

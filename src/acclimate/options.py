@@ -8,4 +8,5 @@ Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Interval(ge=0, le=1)]
+PositiveShare = Annotated[float, Interval(gt=0, le=1)]
 Decay = Annotated[float, Interval(ge=0, lt=1)]  # momenta and the like

@@ -30,9 +30,7 @@ def load(net: nn.Module, params: Mapping[str, Tensor]) -> nn.Module:
     if own.keys() != params.keys():
         missing, extra = sorted(own.keys() - params.keys()), sorted(params.keys() - own.keys())
         raise ValueError(f"parameters do not fit {type(net).__name__}: missing {missing}, unknown {extra}")
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(params[name])
+    assign(own, params)
     return net
 
 
@@ -40,6 +38,8 @@ def assign(targets: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     """Copy `values` into the tensors of the same names, in place."""
     with torch.no_grad():
         for name, tensor in targets.items():
+            if tensor.shape != values[name].shape:  # copy_ would stretch it
+                raise ValueError(f"'{name}' has shape {list(tensor.shape)}; found {list(values[name].shape)}")
             tensor.copy_(values[name])
 
 

@@ -92,9 +92,9 @@ def load(blob: bytes) -> Nest:
         size = int.from_bytes(blob[:8], "little")
         skeleton = json.loads(blob[8 : 8 + size])["__metadata__"][_KEY]
         named = load_tensors(blob)
+        return unflatten([named[str(i)] for i in range(len(named))], skeleton)
     except Exception as error:
         raise ValueError(f"not a nest written by acclimate, or damaged ({error})") from error
-    return unflatten([named[str(i)] for i in range(len(named))], skeleton)
 
 
 def _skeleton(nest: Nest, tensors: list[Tensor], path: str) -> Any:

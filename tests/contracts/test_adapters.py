@@ -156,10 +156,11 @@ def test_adapter_shared_can_be_loaded_back(name):
     adapter = made(name)
     x, y, _ = batches()
     adapter.adapt(x)
-    before, logits = trees.dump(adapter.state()), adapter.predict(y)
+    before, logits = adapter.state(), adapter.predict(y)
     adapter.load_shared(adapter.shared())
-    assert trees.dump(adapter.state()) == before
-    assert torch.equal(adapter.predict(y), logits)
+    for a, b in zip(trees.leaves(adapter.state()), trees.leaves(before), strict=True):
+        torch.testing.assert_close(a, b)  # to rounding: what is shared may be another form of the state
+    torch.testing.assert_close(adapter.predict(y), logits)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.contracts import Adapter
-from acclimate.options import Share
+from acclimate.options import PositiveShare
 from acclimate.params import Params
 
 
@@ -28,7 +28,7 @@ class BBSE(Adapter):
         *,
         confusion: Tensor,
         kind: Literal["hard", "soft"] = "hard",
-        smoothing: Share = 1e-3,
+        smoothing: PositiveShare = 1e-3,
     ) -> None:
         super().__init__(net)
         self.kind, self.smoothing = kind, smoothing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -19,15 +21,16 @@ class EM(Adapter):
     def __init__(self, net: nn.Module, *, iterations: Count = 2) -> None:
         super().__init__(net)
         self.iterations = iterations
-        self.prior = torch.zeros(0)  # estimated on the last batch; empty before the first
+        self.log_prior = torch.zeros(0)  # estimated on the last batch; empty before the first
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         log_p: Tensor = self.net(x).log_softmax(-1)
         posterior = log_p
         for _ in range(self.iterations):
-            self.prior = posterior.exp().mean(0)  # eq. (2.9), first line
-            posterior = (log_p + self.prior.log()).log_softmax(-1)  # eq. (2.9), second line
+            # In logarithms, so that no class is ruled out by underflow.
+            self.log_prior = posterior.logsumexp(0) - math.log(len(x))  # eq. (2.9), first line
+            posterior = (log_p + self.log_prior).log_softmax(-1)  # eq. (2.9), second line
         return posterior
 
     def adapt(self, x: Tensor) -> None:
@@ -36,16 +39,16 @@ class EM(Adapter):
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         log_p: Tensor = self.net(x).log_softmax(-1)
-        return (log_p + self.prior.log()).log_softmax(-1) if len(self.prior) else log_p
+        return (log_p + self.log_prior).log_softmax(-1) if len(self.log_prior) else log_p
 
     def state(self) -> Params:
-        return {"prior": self.prior.clone()}
+        return {"log_prior": self.log_prior.clone()}
 
     def load_state(self, state: Params) -> None:
-        self.prior = state["prior"].clone()
+        self.log_prior = state["log_prior"].clone()
 
     def shared(self) -> Params:
-        return self.state()
+        return {"prior": self.log_prior.exp()}  # probabilities: these can be averaged
 
     def load_shared(self, shared: Params) -> None:  # type: ignore[override]
-        self.load_state(shared)
+        self.log_prior = shared["prior"].log()

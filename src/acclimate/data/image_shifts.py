@@ -132,7 +132,7 @@ class Both:
         return f"{self.first.name} + {self.then.name}"
 
     def __call__(self, images: Tensor, ids: Sequence[int], seed: int) -> Tensor:
-        return self.then(self.first(images, ids, seed), ids, seed)
+        return self.then(self.first(images, ids, seed), ids, seed + 1)  # two noises are not the same noise
 
 
 def _to_bytes(x: Tensor) -> Tensor:

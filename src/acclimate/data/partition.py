@@ -35,6 +35,8 @@ def step_counts(clients: int, classes: int, major: int, minor: int) -> Counts:
     array([[5, 5, 1, 1],
            [1, 5, 5, 1]])
     """
+    if classes < 2:
+        raise ConfigError([f"a step partition needs at least two classes; found {classes}"], "the scenario's partition")
     counts = np.full((clients, classes), minor, dtype=np.int64)
     for client in range(clients):
         turn, first = divmod(client, classes)

@@ -179,8 +179,8 @@ def _drawn(adapter: Adapter) -> bytes | None:
 
 
 def _judge(logits: Tensor, y: Tensor, tally: list[list[int]]) -> dict[str, float]:
-    """Score predictions; one that is not finite is wrong."""
-    hit = (logits.argmax(-1) == y) & logits.isfinite().all(-1)
+    """Score predictions; one that is not a number is wrong."""
+    hit = (logits.argmax(-1) == y) & ~logits.isnan().any(-1)
     for label, right in zip(y.tolist(), hit.tolist(), strict=True):
         tally[0][label] += int(right)
         tally[1][label] += 1

@@ -21,8 +21,9 @@ class FedPer(Algorithm[Params, Params]):
 
     def personal(self, net: nn.Module) -> set[str]:
         """The names of the tensors that never leave a client."""
-        head = head_of(net)[0]
-        return {name for name in net.state_dict() if name.startswith(f"{head}.")}
+        head = head_of(net)[1]
+        own = {id(tensor) for tensor in head.parameters()}
+        return {name for name, tensor in net.named_parameters() if id(tensor) in own}
 
     def init(self, task: Task) -> Params:
         net = task.build(None)

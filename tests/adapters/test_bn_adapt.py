@@ -1,0 +1,99 @@
+import pytest
+import torch
+from torch import nn
+
+import toys
+from acclimate import params, trees
+from acclimate.adapters.bn_adapt import BNAdapt
+from acclimate.adapters.none import NoAdaptation
+from acclimate.errors import UnsupportedModel
+from acclimate.models.build import Build
+
+BATCH = torch.tensor([0.0, 2.0]).view(2, 1, 1, 1)
+BUILD = Build(toys.SmallNet, 3, (1, 8, 8), (0.5,), (0.25,))
+
+
+def test_bn_adapt_mixes_source_and_batch_statistics():
+    """Source mean 0 and variance 1, batch (0, 2) with mean 1 and unbiased variance 2; N = n = 2: halves.
+
+    Mean ½, variance 1.5; the logits of x = 2 are ±(2 − ½) / √(1.5 + 1e-5).
+    """
+    adapter = BNAdapt(toys.normed(), prior=2.0)
+    logits = adapter(BATCH)
+    moved = {name: tensor.item() for name, tensor in adapter.moving().items()}
+    assert moved == {"1.running_mean": 0.5, "1.running_var": 1.5}
+    z = 1.5 / (1.5 + 1e-5) ** 0.5
+    torch.testing.assert_close(logits[1], torch.tensor([z, -z]))
+
+
+def test_bn_adapt_later_layers_see_inputs_already_normalised():
+    """N = n = 2 as above: the first layer makes (0, 2) into (−½, 1.5) / √(1.5 + 1e-5).
+
+    Their mean is ½ / √1.5 and their unbiased variance 2 / 1.5, to 1e-5. The second layer mixes halves of these
+    with 0 and 1; an un-adapted pass would have shown it (0, 2).
+    """
+    net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(1), nn.BatchNorm1d(1), nn.Linear(1, 2))
+    adapter = BNAdapt(net, prior=2.0)
+    adapter(BATCH)
+    assert adapter.moving()["2.running_mean"].item() == pytest.approx(0.25 / 1.5**0.5, rel=1e-4)
+    assert adapter.moving()["2.running_var"].item() == pytest.approx((1 + 2 / 1.5) / 2, rel=1e-4)
+
+
+def test_bn_adapt_without_prior_normalises_with_the_unbiased_batch():
+    x = toys.examples(6).x
+    net = BUILD(None)
+    logits = BNAdapt(net, prior=0.0)(x)
+    maps = net.conv(net.normalise(x))
+    centred = maps - maps.mean((0, 2, 3), keepdim=True)
+    scale = (maps.var((0, 2, 3), keepdim=True, correction=1) + net.bn.eps).sqrt()
+    torch.testing.assert_close(logits, net.head((centred / scale).relu().flatten(1)), rtol=1e-4, atol=1e-5)
+
+
+def test_bn_adapt_with_a_very_large_prior_equals_none():
+    net, x = BUILD(None), toys.examples(6).x
+    plain = NoAdaptation(net)(x)
+    torch.testing.assert_close(BNAdapt(net, prior=1e12)(x), plain, rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(BNAdapt(net, prior=1.0)(x), plain, rtol=1e-5, atol=1e-6)
+
+
+def test_bn_adapt_starts_afresh_with_every_batch():
+    net = BUILD(None)
+    adapter = BNAdapt(net)
+    x = toys.examples(6).x
+    first, state = adapter(x), adapter.state()
+    adapter(toys.examples(5, seed=1).x)
+    assert not trees.equal(adapter.state(), state)
+    assert torch.equal(adapter(x), first)
+    assert trees.equal(adapter.state(), state)
+
+
+def test_bn_adapt_counts_the_images_of_the_batch_at_hand():
+    """N = 2 with four images: the source's share is ⅓, so the mean of (0, 2, 0, 2) weighs ⅔."""
+    adapter = BNAdapt(toys.normed(), prior=2.0)
+    adapter(BATCH.repeat(2, 1, 1, 1))
+    assert adapter.moving()["1.running_mean"].item() == pytest.approx(2 / 3, abs=1e-6)
+
+
+def test_bn_adapt_of_one_image_stays_finite():
+    logits = BNAdapt(toys.normed(), prior=0.0)(BATCH[:1])
+    assert logits.isfinite().all()
+
+
+def test_bn_adapt_predicts_with_the_statistics_it_holds():
+    net, x = BUILD(None), toys.examples(6).x
+    adapter = BNAdapt(net)
+    logits = adapter(x)
+    torch.testing.assert_close(adapter.predict(x), logits)
+    adapter.load_shared({name: params.copy(tensor) * 2 for name, tensor in adapter.shared().items()})
+    assert not torch.allclose(adapter.predict(x), logits)
+
+
+def test_bn_adapt_without_batch_norms_names_itself():
+    with pytest.raises(UnsupportedModel, match="'bn-adapt' adapts batch-normalisation layers"):
+        BNAdapt(toys.logistic())
+
+
+def test_bn_adapt_agrees_with_golden_vectors():
+    adapter = BNAdapt(toys.golden_net(), prior=16.0)
+    logits = torch.stack([adapter(x) for x in toys.golden_batches()])
+    torch.testing.assert_close(logits, toys.golden_logits("bn_adapt"), **toys.TIGHT)

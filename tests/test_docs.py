@@ -1,0 +1,64 @@
+"""The examples of README, docs and docstrings run as written."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import acclimate
+from acclimate.contracts import Adapter
+from acclimate.experiment.config import parse
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(acclimate.__path__, "acclimate.")
+    if not module.name.endswith("__main__")
+]
+
+
+def blocks(name, language):
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_readme_first_example_runs():
+    names = {}
+    exec(compile(blocks("README.md", "python")[0], "README.md", "exec"), names)
+    assert names["logits"].shape == (20, 10)
+    assert names["state"]["optimizer"]["state"][0]["step"].item() == 5
+
+
+def test_readme_experiment_is_valid():
+    (text,) = blocks("README.md", "yaml")
+    assert [s.name for s in parse(yaml.safe_load(text)).systems][-1] == "tuned"
+
+
+def test_readme_names_the_make_targets_that_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", (ROOT / "README.md").read_text(), re.MULTILINE))
+    assert {"demo", "test"} <= named <= targets
+
+
+def test_adding_a_method_example_keeps_the_contract():
+    names = {}
+    exec(compile(blocks("docs/adding-a-method.md", "python")[0], "adding-a-method.md", "exec"), names)
+    torch.manual_seed(0)
+    adapter = names["Smooth"](torch.nn.Linear(3, 2))
+    assert isinstance(adapter, Adapter)
+    x = torch.rand(4, 3)
+    adapter(x)
+    state = adapter.state()
+    logits = adapter(x)
+    adapter.load_state(state)
+    assert torch.equal(adapter(x), logits)
+
+
+@pytest.mark.parametrize("name", ["acclimate", *MODULES])
+def test_docstring_examples(name):
+    failed, _ = doctest.testmod(importlib.import_module(name))
+    assert failed == 0

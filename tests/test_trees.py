@@ -1,0 +1,235 @@
+import json
+import math
+import sys
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save
+
+from acclimate import trees
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+class Outer:
+    class Inner(NamedTuple):
+        x: torch.Tensor
+
+
+def through(nest: object) -> object:
+    return trees.load(trees.dump(nest))
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        None,
+        True,
+        7,
+        -0.5,
+        "text with \u00e9 and \u2192",
+        [],
+        (),
+        {},
+        {"a": [1, (2.5, None)], "b": {"c": "d"}},
+        {3: "int", "3": "string", -1: None},
+        torch.tensor(1.5),
+        torch.tensor(3),
+        torch.empty(0),
+        torch.empty(0, 3),
+        [torch.empty(0), torch.empty(2, 0), torch.ones(1)],
+        torch.tensor([True, False]),
+        torch.ones(2, dtype=torch.bfloat16),
+        torch.tensor([math.nan, math.inf, -0.0]),
+        Pair(torch.ones(2), Pair(None, [torch.zeros(1)])),
+        Outer.Inner(torch.ones(1)),
+        (Pair(1, 2), [Pair(3, 4)]),
+    ],
+    ids=repr,
+)
+def test_dump_and_load_are_inverse(nest):
+    back = through(nest)
+    assert trees.equal(back, nest)
+    assert type(back) is type(nest)
+
+
+def test_dump_keeps_named_tuples_by_name():
+    back = through(Pair(torch.arange(3), 2))
+    assert isinstance(back, Pair)
+    assert back.first.tolist() == [0, 1, 2] and back.second == 2
+
+
+def test_dump_keeps_integer_keys_and_their_order():
+    back = through({2: "b", 1: "a", "1": "c"})
+    assert list(back.items()) == [(2, "b"), (1, "a"), ("1", "c")]
+
+
+def test_dump_keeps_numbers_that_are_not_finite():
+    back = through({"nan": math.nan, "inf": [-math.inf]})
+    assert math.isnan(back["nan"]) and back["inf"] == [-math.inf]
+
+
+def test_dump_separates_tensors_that_share_memory():
+    base = torch.arange(6.0)
+    nest = {"whole": base, "again": base, "head": base[:3], "tail": base[2:], "turned": base.view(2, 3).T}
+    back = through(nest)
+    assert trees.equal(back, nest)
+    back["whole"].zero_()
+    assert back["again"].tolist() == base.tolist() and back["tail"].tolist() == [2.0, 3.0, 4.0, 5.0]
+
+
+def test_dump_makes_channels_last_tensors_contiguous():
+    x = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0)).to(memory_format=torch.channels_last)
+    back = through(x)
+    assert torch.equal(back, x) and back.is_contiguous() and not x.is_contiguous()
+
+
+def test_dump_detaches_and_expands():
+    back = through([torch.ones(2, requires_grad=True), torch.tensor([5.0]).expand(3)])
+    assert not back[0].requires_grad and back[1].tolist() == [5.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)])
+def test_dump_takes_an_optimizer_state(make):
+    def stepped(weight: torch.Tensor, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+        optimizer.zero_grad()
+        (weight**2).sum().backward()
+        optimizer.step()
+        return weight.detach().clone()
+
+    weight = torch.tensor([1.0, -2.0], requires_grad=True)
+    optimizer = make([weight])
+    stepped(weight, optimizer)
+    other = weight.detach().clone().requires_grad_()
+    resumed = make([other])
+    saved = optimizer.state_dict()
+    assert trees.equal(through(saved), saved)
+    resumed.load_state_dict(through(saved))
+    assert torch.equal(stepped(other, resumed), stepped(weight, optimizer))
+
+
+def test_flatten_and_unflatten_are_inverse():
+    nest = Pair({"w": torch.ones(2), "step": 3}, [torch.zeros(1), None])
+    tensors, skeleton = trees.flatten(nest)
+    assert [tensor.tolist() for tensor in tensors] == [[1.0, 1.0], [0.0]]
+    back = trees.unflatten(tensors, skeleton)
+    assert back.first["w"] is nest.first["w"] and trees.equal(back, nest)
+
+
+@pytest.mark.parametrize(
+    ("nest", "message"),
+    [
+        ({"a": [1, object()]}, r"nest\['a'\]\[1\] is a object"),
+        (({1, 2},), r"nest\[0\] is a set"),
+        ({3: np.ones(2)}, r"nest\[3\] is a ndarray"),
+        (Pair(1, b"bytes"), r"nest\[1\] is a bytes"),
+        ({"a": {(1, 2): 3}}, r"nest\['a'\] has the key \(1, 2\)"),
+        ([{None: 1}], r"nest\[0\] has the key None"),
+    ],
+)
+def test_dump_refuses_other_objects_with_their_path(nest, message):
+    with pytest.raises(TypeError, match=message):
+        trees.dump(nest)
+
+
+def test_load_never_imports_a_module(tmp_path, monkeypatch):
+    (tmp_path / "toy_absent.py").write_text("raise AssertionError('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = ModuleType("toy_absent")
+    module.Gone = NamedTuple("Gone", [("x", int)])
+    module.Gone.__module__ = "toy_absent"
+    monkeypatch.setitem(sys.modules, "toy_absent", module)
+    blob = trees.dump(module.Gone(1))
+    assert trees.load(blob) == (1,)
+    monkeypatch.delitem(sys.modules, "toy_absent")
+    with pytest.raises(ValueError, match="a Gone of toy_absent, which is not imported here"):
+        trees.load(blob)
+    assert "toy_absent" not in sys.modules
+
+
+@pytest.mark.parametrize(("module", "name"), [("os", "system"), ("builtins", "tuple"), ("math", "pi")])
+def test_load_makes_named_tuples_only(module, name):
+    skeleton = json.dumps({"named": [module, name], "items": [1]})
+    with pytest.raises(ValueError, match=f"a {name} of {module}"):
+        trees.load(save({}, metadata={"nest": skeleton}))
+
+
+@pytest.mark.parametrize("keep", [0, 4, 8, 40, -1])
+def test_load_of_a_truncated_blob_is_an_error(keep):
+    blob = trees.dump({"w": torch.ones(4), "n": 1})
+    with pytest.raises(ValueError, match="not a nest written by acclimate, or damaged"):
+        trees.load(blob[:keep])
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [b"\xff" * 64, b"PK\x03\x04 something else entirely", save({"w": torch.ones(1)})],
+    ids=["ones", "zip", "other"],
+)
+def test_load_of_something_else_is_an_error(blob):
+    with pytest.raises(ValueError, match="not a nest written by acclimate, or damaged"):
+        trees.load(blob)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (torch.tensor(0.0), torch.tensor(-0.0)),
+        (torch.ones(2), torch.ones(1, 2)),
+        (torch.ones(2), torch.ones(2).double()),
+        (torch.zeros(2), torch.zeros(2, dtype=torch.int32)),
+        ([1], (1,)),
+        (1, 1.0),
+        ({"a": 1}, {"b": 1}),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ([torch.ones(1)], [torch.ones(1), torch.ones(1)]),
+        (Pair(1, 2), (1, 2)),
+    ],
+)
+def test_equal_tells_nests_apart(a, b):
+    assert not trees.equal(a, b)
+    assert trees.equal(a, a) and trees.equal(b, b)
+
+
+def test_equal_compares_bits():
+    assert trees.equal(torch.tensor([math.nan]), torch.tensor([math.nan]))
+    assert trees.equal(torch.arange(6).view(2, 3).T, torch.tensor([[0, 3], [1, 4], [2, 5]]))
+
+
+def test_nbytes_counts_tensors_only():
+    """Three float32, two float64 and one byte: 12 + 16 + 1."""
+    assert trees.nbytes({"a": torch.ones(3), "b": [torch.ones(2).double()], "c": torch.tensor(True), "d": "x"}) == 29
+
+
+@pytest.mark.parametrize(("value", "expected"), [(1.0, True), (math.nan, False), (math.inf, False)])
+def test_finite_looks_into_every_tensor(value, expected):
+    assert trees.finite([torch.tensor([1, 2]), {"w": torch.tensor([0.0, value])}]) is expected
+
+
+def test_transform_changes_tensors_and_nothing_else():
+    doubled = trees.transform(lambda t: t * 2, Pair(torch.ones(1), {"n": 5}))
+    assert trees.equal(doubled, Pair(torch.tensor([2.0]), {"n": 5}))
+
+
+def test_leaves_come_in_order():
+    nest = {"b": torch.tensor(1), "a": (torch.tensor(2), [torch.tensor(3)])}
+    assert [int(tensor) for tensor in trees.leaves(nest)] == [1, 2, 3]
+
+
+def test_load_of_any_flipped_byte_of_the_skeleton_is_a_value_error_or_a_nest():
+    blob = trees.dump({"a": torch.ones(2), "b": (1, [None, "x"])})
+    outcomes = set()
+    for place in range(8, len(blob) - 8):
+        damaged = blob[:place] + bytes([blob[place] ^ 1]) + blob[place + 1 :]
+        try:
+            trees.load(damaged)
+            outcomes.add("nest")
+        except ValueError:
+            outcomes.add("error")
+    assert "error" in outcomes
