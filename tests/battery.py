@@ -54,8 +54,10 @@ def run_phase(name, *, rounds, checkpoint=None, executor=None, cohort=3, keep_ev
     )
 
 
-def run_test(adapter, aggregator=None, *, people=None, test=TEST, resume=None, executor=None, known=None, **options):
-    """All commits of a test, one slot of one client (or, with an aggregator, one slot) each."""
+def run_test(
+    adapter, aggregator=None, *, people=None, test=TEST, resume=None, executor=None, known=None, seconds=0, **options
+):
+    """All commits of a test; without `seconds`, one slot of one client (or, with an aggregator, one slot) each."""
     target = ADAPTERS[adapter].load()
     return evaluate(
         partial(target, **options),
@@ -68,7 +70,7 @@ def run_test(adapter, aggregator=None, *, people=None, test=TEST, resume=None, e
         seed=5,
         resume=resume,
         executor=executor,
-        commit_seconds=0,
+        commit_seconds=seconds,
     )
 
 

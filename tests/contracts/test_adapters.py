@@ -46,7 +46,10 @@ def batches(number=3, size=7):
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_resumed_equals_uninterrupted(name):
+    at_once = list(battery.run_test(name, seconds=1e9))
     whole = list(battery.run_test(name))
+    assert len(at_once) < len(whole)
+    assert battery.scores(at_once) == battery.scores(whole)
     for cut in (1, len(whole) // 2, len(whole) - 1):
         executor = Serial()
         rest = list(battery.run_test(name, resume=battery.after(whole[:cut]), executor=executor))
