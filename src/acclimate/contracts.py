@@ -9,6 +9,7 @@ Before every call of a contract method the engine seeds torch's default generato
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,13 +88,14 @@ class Replies:
     def add(self, client: int, reply: Reply) -> None:
         """Fold one client's reply in. One that is not finite is left out and remembered by name."""
         self.metrics[client] = dict(reply.metrics)
-        if not (reply.weight > 0 and reply.weight != float("inf") and trees.finite(reply.update)):
+        tensors, skeleton = trees.flatten(reply.update)
+        # float64: the mean of equal models is that model, to the bit.
+        weighted = [tensor.detach().double() * reply.weight for tensor in tensors]
+        # A sum is finite only if everything in it is: one pass instead of a mask.
+        if not (reply.weight > 0 and all(math.isfinite(tensor.sum()) for tensor in weighted)):
             self.left_out.append(client)
             return
-        tensors, skeleton = trees.flatten(reply.update)
-        types = [str(tensor.dtype) for tensor in tensors]
-        # float64: the mean of equal models is that model, to the bit.
-        self._fold(skeleton, types, [t.detach().double() * reply.weight for t in tensors], reply.weight, 1)
+        self._fold(skeleton, [str(tensor.dtype) for tensor in tensors], weighted, reply.weight, 1)
         if self._keeps:
             self._kept.append((client, reply))
 

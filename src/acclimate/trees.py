@@ -41,7 +41,9 @@ def unflatten(tensors: list[Tensor], skeleton: str) -> Nest:
 
 def leaves(nest: Nest) -> Iterator[Tensor]:
     """The tensors of a nest, in order."""
-    yield from flatten(nest)[0]
+    tensors: list[Tensor] = []
+    _skeleton(nest, tensors, "nest")
+    yield from tensors
 
 
 def transform(change: Callable[[Tensor], Tensor], nest: Nest) -> Nest:

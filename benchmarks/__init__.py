@@ -1,0 +1,1 @@
+"""What the engine costs, measured against plain PyTorch: `python -m benchmarks`."""
