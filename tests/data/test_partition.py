@@ -1,7 +1,20 @@
 import numpy as np
 import pytest
 
-from acclimate.data.partition import draw, even_counts, step_counts
+import toys
+from acclimate.data.partition import (
+    balanced_dirichlet,
+    by_column,
+    cut,
+    dirichlet,
+    distinct_classes,
+    draw,
+    even_counts,
+    iid,
+    proportional,
+    shards,
+    step_counts,
+)
 from acclimate.errors import ConfigError
 
 
@@ -73,3 +86,116 @@ def test_draw_says_what_is_short_and_what_would_do():
         draw(labels, np.arange(6), np.array([[1, 2], [1, 2]]), np.random.default_rng(0))
     assert len(raised.value.problems) == 2
     assert "about 50%" in raised.value.problems[1]
+
+
+def check_partition(parts, pool):
+    """No row twice, nobody empty, nothing from elsewhere."""
+    used = np.concatenate(parts)
+    assert len(set(used.tolist())) == len(used)
+    assert set(used.tolist()) <= set(pool.tolist())
+    assert min(map(len, parts)) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cifar10_step_2_16", lambda: step_counts(300, 10, 80, 5, "pairs")),
+        ("cifar10_stratified", lambda: even_counts(300, 10, 200)),
+        ("cifar100_step_2_51", lambda: step_counts(300, 100, 51, 1, "pairs")),
+        ("digits_step_2_16_743perclass", lambda: proportional(step_counts(10, 10, 16, 1, "pairs"), [743] * 10)),
+        ("pacs_step_2_16_200perclass", lambda: proportional(step_counts(7, 7, 16, 1, "pairs"), [200] * 7)),
+    ],
+)
+def test_counts_agree_with_golden_vectors(name, expected):
+    golden = toys.golden("atp/partition_counts.npz")[name]
+    assert np.array_equal(expected(), golden)
+
+
+def test_step_counts_of_the_code_give_one_class_twice_to_some():
+    """All 100 ordered pairs three times: 10 pairs (c, c), so 30 clients with 5 + 2 · 75 = 155 images of one class."""
+    counts = step_counts(300, 10, 80, 5, "pairs")
+    assert (counts == 155).sum() == 30
+    assert set(counts.sum(1).tolist()) == {200}
+
+
+def test_proportional_uses_up_everything():
+    counts = proportional(np.array([[16, 1], [1, 16], [1, 1]]), [100, 7])
+    assert counts.sum(0).tolist() == [100, 7]
+
+
+@pytest.fixture
+def balanced():
+    labels = np.repeat(np.arange(10), 60)
+    return labels, np.arange(600)
+
+
+def test_iid_parts_are_equal(balanced):
+    parts = iid(balanced[1], 7, np.random.default_rng(0))
+    check_partition(parts, balanced[1])
+    assert {len(part) for part in parts} == {85, 86}
+
+
+def test_shards_give_at_most_two_classes(balanced):
+    labels, pool = balanced
+    parts = shards(labels, pool, 20, np.random.default_rng(0))
+    check_partition(parts, pool)
+    assert max(len(set(labels[part])) for part in parts) <= 2
+    assert {len(part) for part in parts} == {30}
+
+
+def test_distinct_classes_differ(balanced):
+    labels, pool = balanced
+    parts = distinct_classes(labels, pool, 20, 10, np.random.default_rng(0))
+    check_partition(parts, pool)
+    assert {len(set(labels[part])) for part in parts} == {2}
+    assert {len(part) for part in parts} == {30}
+    assert len({tuple(sorted(set(labels[part].tolist()))) for part in parts}) > 10  # pairs vary
+
+
+def test_distinct_classes_that_cannot_be_even_say_what_would(balanced):
+    with pytest.raises(ConfigError, match="a multiple of 10"):
+        distinct_classes(*balanced, 7, 10, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0, 100.0])
+def test_dirichlet_is_uneven_as_alpha_says(balanced, alpha):
+    labels, pool = balanced
+    parts = dirichlet(labels, pool, 10, 10, alpha, np.random.default_rng(0))
+    check_partition(parts, pool)
+    largest = np.mean([np.bincount(labels[part]).max() / len(part) for part in parts])
+    assert (largest > 0.4) == (alpha < 1)
+    assert (largest < 0.2) == (alpha > 10)
+
+
+def test_dirichlet_that_leaves_somebody_empty_is_an_error_not_a_loop(balanced):
+    with pytest.raises(ConfigError, match="larger alpha, fewer clients"):
+        dirichlet(*balanced, 100, 10, 0.001, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("clients", [5, 10, 25])
+def test_balanced_dirichlet_keeps_sizes_near_each_other(clients):
+    labels, pool = np.repeat(np.arange(10), 600), np.arange(6000)
+    parts = balanced_dirichlet(labels, pool, clients, 10, 0.1, np.random.default_rng(0))
+    check_partition(parts, pool)
+    assert len(parts) == clients
+    assert min(map(len, parts)) >= 0.5 * 6000 / clients
+    largest = np.mean([np.bincount(labels[part]).max() / len(part) for part in parts])
+    assert largest > 0.35
+
+
+def test_by_column_gives_everybody_their_own():
+    parts = by_column(np.array([3, 1, 3, 2]), np.array([0, 2, 3]))
+    assert {k: v.tolist() for k, v in parts.items()} == {2: [3], 3: [0, 2]}
+
+
+@pytest.mark.parametrize(
+    ("length", "share", "sizes"), [(10, 0.2, (8, 2)), (2, 0.01, (1, 1)), (5, 0.0, (5, 0)), (1, 0.2, (1, 0))]
+)
+def test_cut_leaves_neither_part_empty(length, share, sizes):
+    assert tuple(map(len, cut(np.arange(length), share))) == sizes
+
+
+@pytest.mark.parametrize("partition", [iid, lambda pool, clients, rng: shards(np.zeros(9, int), pool, clients, rng)])
+def test_more_clients_than_images_is_an_error(partition):
+    with pytest.raises(ConfigError, match="fewer clients"):
+        partition(np.arange(9), 10, np.random.default_rng(0))
