@@ -98,6 +98,24 @@ AGGREGATORS = {
 
 SCENARIOS = {
     "twofold": Entry("acclimate.scenarios.twofold:Twofold", "label shift in one stream, image shift in another"),
+    "ttpfl": Entry(
+        "acclimate.scenarios.ttpfl:TTPFL",
+        "new clients under feature, label or hybrid shift",
+        "Bao et al., NeurIPS 2023",
+    ),
+    "ttpfl-domains": Entry(
+        "acclimate.scenarios.ttpfl:TTPFLDomains",
+        "new clients of a domain nobody trained on",
+        "Bao et al., NeurIPS 2023",
+    ),
+    "upfl": Entry("acclimate.scenarios.upfl:UPFL", "half of the clients are new, with few classes each", "FedTTA"),
+    "upfl-rotation": Entry("acclimate.scenarios.upfl:UPFLRotation", "new clients see other rotations", "FedTTA"),
+    "ttfl": Entry("acclimate.scenarios.ttfl:TTFL", "groups of clients meet corruptions over time", "TSA"),
+    "tgfl": Entry("acclimate.scenarios.tgfl:TGFL", "five test distributions per client", "BTFL"),
+    "domain-shift": Entry("acclimate.scenarios.shift:DomainShift", "covariate and domain shift", "FedICON"),
+    "attribute-shift": Entry("acclimate.scenarios.shift:AttributeShift", "CIFAR-10 to CIFAR-10.1", "FedICON"),
+    "writers": Entry("acclimate.scenarios.writers:Writers", "trained on employees' handwriting, tested on students'"),
+    "timetable": Entry("acclimate.scenarios.timetable:Timetable", "who meets what when, written by hand"),
 }
 
 MODELS = {
@@ -107,6 +125,29 @@ MODELS = {
     "shallow-cnn": Entry(
         "acclimate.models.shallow_cnn:ShallowCNN", "five layers with batch norms", "Bao et al., NeurIPS 2023"
     ),
+    "fedtta-cnn": Entry(
+        "acclimate.models.fedtta_cnn:FedTTACNN",
+        "two padded convolutions in three widths, no norms",
+        "Ye et al., SDM 2024",
+    ),
+    "simple-cnn": Entry(
+        "acclimate.models.simple_cnn:SimpleCNN", "two convolutions, 1600-64-10 on CIFAR-10, of BTFL and FedICON"
+    ),
+    "resnet8": Entry("acclimate.models.resnet:resnet8", "three basic blocks, of TSA", "He et al., CVPR 2016"),
+    "resnet18": Entry("acclimate.models.resnet:resnet18", "eight basic blocks", "He et al., CVPR 2016"),
+    "resnet50": Entry("acclimate.models.resnet:resnet50", "sixteen bottleneck blocks", "He et al., CVPR 2016"),
+    "resnet20-gn": Entry(
+        "acclimate.models.resnet:resnet20_gn", "nine narrow blocks with group norms, of BTFL", "He et al., CVPR 2016"
+    ),
+    "resnext29": Entry(
+        "acclimate.models.resnext:resnext29", "nine grouped bottleneck blocks, of AugMix", "Xie et al., CVPR 2017"
+    ),
+    "wide-resnet": Entry(
+        "acclimate.models.wide_resnet:WideResNet",
+        "wide pre-activation blocks, WRN-16-2 unless told otherwise",
+        "Zagoruyko & Komodakis, BMVC 2016",
+    ),
+    "cct": Entry("acclimate.models.cct:CCT", "compact convolutional transformer, CCT-4/3x2", "Hassani et al., 2021"),
 }
 
 PHASES = {**TRAINING, **CALIBRATION}
