@@ -96,23 +96,28 @@ def list_(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A method, scenario, model, shipped experiment, or run.")],
+    name: Annotated[str, typer.Argument(help="A method, scenario, model, shipped experiment or run; or 'scenario'.")],
+    more: Annotated[
+        list[str] | None, typer.Argument(help="After 'scenario': its name and options, such as ttpfl shift=label.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the population that 'show scenario' draws.")] = 0,
     runs: Runs = DEFAULT_RUNS,
     as_json: Json = False,
 ) -> None:
-    """Show what something is, with its options and their defaults; or the table of a run."""
+    """Show what something is, with its options; the table of a run; or, with 'scenario NAME', who meets what when."""
     from acclimate.cli.describe import describe
-    from acclimate.experiment.catalog import ROOMS
+    from acclimate.experiment.catalog import ROOMS, shipped
 
+    if name == "scenario":
+        typer.echo(_picture(more or [], seed))
+        return
     found = [(room, table[name]) for room, table in ROOMS.items() if name in table]
-    experiments = {row["name"]: row for row in _experiments()}
+    experiments = shipped()
     if found:
         described = [describe(name, room, entry) for room, entry in found]
         typer.echo(json.dumps(described, indent=2) if as_json else "\n\n".join(item["text"] for item in described))
     elif name in experiments:
-        from acclimate.experiment.catalog import shipped
-
-        content = shipped()[name].read_text()
+        content = experiments[name].read_text(encoding="utf-8")
         typer.echo(json.dumps({"name": name, "yaml": content}) if as_json else content)
     else:
         known = [n for table in ROOMS.values() for n in table] + list(experiments)
@@ -145,9 +150,35 @@ def report(
 
 
 @data.command()
-def check(as_json: Json = False) -> None:
+def check(
+    checksums: Annotated[bool, typer.Option("--checksums", help="Also compare the sums of the packs here.")] = False,
+    as_json: Json = False,
+) -> None:
     """What is here, what is missing, how to get it."""
-    _print_rows(_data(), as_json)
+    from acclimate.data.folders import data_folder
+
+    if not as_json:
+        typer.echo(f"data folder: {data_folder()} (ACCLIMATE_DATA)")
+    _print_rows(_data(checksums), as_json)
+
+
+@data.command()
+def convert(
+    name: Annotated[str, typer.Argument(help="A data set of 'acclimate data check'.")],
+    folder: Annotated[Path, typer.Argument(help="Where the files are that its authors publish.")],
+) -> None:
+    """Make the pack of a data set from its published files."""
+    from acclimate.data.convert import convert
+
+    typer.echo(f"written: {convert(name, folder)}")
+
+
+@data.command()
+def get(name: Annotated[str, typer.Argument(help="A data set of 'acclimate data check'.")]) -> None:
+    """Download a data set from the Hugging Face hub and make its pack (uses the network; needs the extra 'hub')."""
+    from acclimate.data.convert import get
+
+    typer.echo(f"written: {get(name)}")
 
 
 def main() -> None:
@@ -192,6 +223,26 @@ def _work(experiment: Experiment, runs: Path, workers: int | None, reuse: bool) 
         else:
             with Processes(number) as executor:
                 run(experiment, runs, executor=executor, reuse=reuse, listener=listener)
+
+
+def _picture(words: list[str], seed: int) -> str:
+    """A scenario of the catalog, drawn."""
+    import yaml
+
+    from acclimate.errors import ConfigError
+    from acclimate.experiment.catalog import SCENARIOS
+    from acclimate.experiment.schema import check
+    from acclimate.scenarios.picture import picture
+
+    name, *options = words or [""]
+    if name not in SCENARIOS:
+        raise ConfigError([f"unknown scenario '{name}'; {nearest(name, SCENARIOS)}"], "show scenario")
+    target = SCENARIOS[name].load()
+    given = {key: yaml.safe_load(value) for key, _, value in (option.partition("=") for option in options)}
+    values, _, problems = check(target, given, name)
+    if problems:
+        raise ConfigError(problems, "show scenario")
+    return picture(target(**values).build(seed))
 
 
 def _print_table(runs: Path, name: str, as_json: bool) -> None:
@@ -252,12 +303,10 @@ def _entries(*rooms: str) -> list[dict[str, Any]]:
     ]
 
 
-def _data() -> list[dict[str, Any]]:
-    from dataclasses import asdict
+def _data(checksums: bool = False) -> list[dict[str, Any]]:
+    from acclimate.data.sources import SOURCES, status
 
-    from acclimate.data.sources import SOURCES
-
-    return [{"name": name, **asdict(source)} for name, source in SOURCES.items()]
+    return [status(name, checksums=checksums) for name in SOURCES]
 
 
 def _experiments() -> list[dict[str, Any]]:

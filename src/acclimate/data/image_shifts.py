@@ -135,10 +135,31 @@ class Both:
         return self.then(self.first(images, ids, seed), ids, seed + 1)  # two noises are not the same noise
 
 
+@dataclass(frozen=True)
+class OneOf:
+    """Another shift for every image, each as likely as any other."""
+
+    shifts: tuple[Shift, ...]
+    name: str
+
+    def __call__(self, images: Tensor, ids: Sequence[int], seed: int) -> Tensor:
+        chosen = [int(_hash(seed, i) % len(self.shifts)) for i in ids]
+        changed = images.clone()
+        for number, shift in enumerate(self.shifts):
+            rows = [row for row, choice in enumerate(chosen) if choice == number]
+            if rows:
+                changed[rows] = shift(images[rows], [ids[row] for row in rows], seed)
+        return changed
+
+
 def _to_bytes(x: Tensor) -> Tensor:
     return (x.clamp(0, 1) * 255).round().to(torch.uint8)
 
 
 def _generator(seed: int, image: int) -> torch.Generator:
+    return torch.Generator().manual_seed(_hash(seed, image))
+
+
+def _hash(seed: int, image: int) -> int:
     digest = hashlib.blake2b(f"{seed}/{image}".encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+    return int.from_bytes(digest, "little") >> 1

@@ -71,7 +71,8 @@ def proportional(weights: Counts, available: Sequence[int]) -> Counts:
     """
     shares = weights.cumsum(0) / weights.sum(0)
     ends = np.rint(shares * np.asarray(available)).astype(np.int64)
-    return np.diff(ends, axis=0, prepend=0)
+    counts: Counts = np.diff(ends, axis=0, prepend=0)
+    return counts
 
 
 def draw(labels: Labels, pool: Rows, counts: Counts, rng: np.random.Generator) -> list[Rows]:
@@ -198,6 +199,14 @@ def _balanced_block(
         [f"no balanced draw from Dir({alpha:g}) in {TRIES} gave each of {clients} clients half of its fair share "
          f"({fair:.0f} images); possible: a larger alpha"], "the scenario's partition",
     )  # fmt: skip
+
+
+def alike(labels: Labels, pool: Rows, parts: Sequence[Rows], classes: int, rng: np.random.Generator) -> list[Rows]:
+    """Deal other images to clients so that labels follow what each holds already (`parts`)."""
+    weights = np.stack([np.bincount(labels[rows], minlength=classes) for rows in parts])
+    weights[:, weights.sum(0) == 0] = 1  # a class that nobody holds goes to everybody
+    available = np.bincount(labels[pool], minlength=classes)
+    return draw(labels, pool, proportional(weights, available.tolist()), rng)
 
 
 def by_column(values: NDArray[Any], pool: Rows) -> dict[int, Rows]:

@@ -13,10 +13,11 @@ from acclimate.data.folders import cache_folder, write_whole
 from acclimate.examples import Images
 from acclimate.options import Count
 
+SIZE = 32
 MEAN, STD = (0.3052,), (0.3236,)  # of the 1,797 images at 32 pixels a side
 
 
-def load(size: Count = 32) -> Dataset:
+def load(size: Count = SIZE) -> Dataset:
     """The digits at `size` x `size` pixels, one channel, decoded once into the cache folder."""
     name = f"digits-{size}-sklearn-{version('scikit-learn')}"
     folder = cache_folder() / "images"
@@ -30,4 +31,13 @@ def load(size: Count = 32) -> Dataset:
         upscaled = (large * 255).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
         write_whole(labels, lambda file: np.save(file, found.target.astype(np.int64)))
         write_whole(pixels, lambda file: np.save(file, upscaled))
-    return Dataset("digits", Images(pixels), np.load(labels), classes=10, mean=MEAN, std=STD, digest=name)
+    return Dataset(
+        name="digits",
+        images=Images(pixels),
+        labels=np.load(labels),
+        classes=10,
+        mean=MEAN,
+        std=STD,
+        digest=name,
+        names={"label": tuple("0123456789")},
+    )
