@@ -3,7 +3,7 @@ import copy
 import pytest
 
 from acclimate.errors import ConfigError
-from acclimate.experiment.catalog import shipped
+from acclimate.experiment.catalog import SCENARIOS, shipped
 from acclimate.experiment.config import parse, read
 
 PLAIN = {
@@ -81,7 +81,7 @@ def test_problems_come_all_at_once_with_path_found_and_possible():
     assert problems(break_everything) == [
         "sed: unknown key; did you mean 'seeds'? Possible: model, name, phases, scenario, seeds, systems, test",
         "name: expected letters, digits and . _ + - only; found 'my exp'",
-        "scenario.name: unknown 'twofld'; did you mean 'twofold'? Possible: twofold",
+        f"scenario.name: unknown 'twofld'; did you mean 'twofold'? Possible: {', '.join(sorted(SCENARIOS))}",
         "model.hidden.0: expected a number greater than or equal to 1; found 0",
         "test.batch_size: expected a valid integer, unable to parse string as an integer or expected 'all'; "
         "found 'none'",

@@ -67,11 +67,13 @@ class Testing:
     _live: Live = field(init=False)
     _source: Live = field(init=False)
     _adapter: dict[str, tuple[Adapter, bytes, nn.Module | None]] = field(init=False)
+    _slots: dict[int, list[Slot]] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_live", Live(self.build))
         object.__setattr__(self, "_source", Live(self.build))
         object.__setattr__(self, "_adapter", {})
+        object.__setattr__(self, "_slots", {})
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = (self.make, self.needs, self.population, self.streams, self.build, self.test, self.seed)
@@ -88,7 +90,7 @@ class Testing:
         """A client's stream from where it stands, until its end or until the time for one piece is over."""
         adapter, first, _ = self._for(task["known"])
         stream, paused = self.streams[task["member"]], task["paused"]
-        slots, begin = stream.slots(self.test.batch_size), time.monotonic()
+        slots, begin = self._slots_of(task["member"]), time.monotonic()
         adapter.load_state(trees.load(paused.state or first))
         tally, scores, figures, t = [list(row) for row in paused.tally], [], [], paused.slot
         while t < len(slots) and (t == paused.slot or time.monotonic() - begin < task["seconds"]):
@@ -114,7 +116,7 @@ class Testing:
         """The first half of an exchange: state and upload after adapting; no upload if it is not finite."""
         adapter, first, source = self._for(task["known"])
         stream, t = self.streams[task["member"]], task["slot"]
-        slots = stream.slots(self.test.batch_size)
+        slots = self._slots_of(task["member"])
         before = first if self._resets(slots, t) else task["state"]
         adapter.load_state(trees.load(before))
         x, _ = self._batch(slots[t])
@@ -128,7 +130,7 @@ class Testing:
         """The second half: take the download, predict the same batch."""
         adapter, _, _ = self._for(task["known"])
         stream, t = self.streams[task["member"]], task["slot"]
-        slot = stream.slots(self.test.batch_size)[t]
+        slot = self._slots_of(task["member"])[t]
         adapter.load_state(trees.load(task["state"]))
         if task["download"] is not None:
             adapter.load_shared(trees.load(task["download"]))
@@ -163,6 +165,12 @@ class Testing:
     def _batch(self, slot: Slot) -> tuple[Tensor, Tensor]:
         parts = [self.population.examples(held) for held in slot.parts]
         return torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts])
+
+    def _slots_of(self, member: int) -> list[Slot]:
+        """A stream cut into batches, once per process."""
+        if member not in self._slots:
+            self._slots[member] = self.streams[member].slots(self.test.batch_size)
+        return self._slots[member]
 
     def _resets(self, slots: Sequence[Slot], t: int) -> bool:
         if self.test.reset == "shift":

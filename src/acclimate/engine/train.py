@@ -73,7 +73,14 @@ class Phase:
 
     def __post_init__(self) -> None:
         population = self.population
-        task = Task(population.classes, population.shape, tuple(population.source), self.build, trees.load(self.known))
+        task = Task(
+            classes=population.classes,
+            shape=population.shape,
+            source=tuple(population.source),
+            build=self.build,
+            known=trees.load(self.known),
+            public=None if population.public is None else population.examples(population.public),
+        )
         object.__setattr__(self, "live", Live(self.build))
         object.__setattr__(self, "task", task)
 

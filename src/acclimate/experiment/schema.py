@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from acclimate.errors import nearest
@@ -23,12 +23,15 @@ def options_of(target: Callable[..., Any]) -> type[BaseModel]:
     # A dataclass may inherit fields of other modules, whose names only the class as a whole can resolve.
     plain_class = inspect.isclass(target) and not dataclasses.is_dataclass(target)
     hints = typing.get_type_hints(target.__init__ if plain_class else target, include_extras=True)
+    own = dataclasses.fields(target) if dataclasses.is_dataclass(target) else ()
+    factories = {f.name: f.default_factory for f in own if f.default_factory is not dataclasses.MISSING}
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
         if name in GIVEN | needs or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[name] = (hints.get(name, Any), default)
+        made = factories.get(name)
+        fields[name] = (hints.get(name, Any), Field(default_factory=made) if made else default)
     return create_model(
         getattr(target, "__name__", "Options"),
         __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=()),

@@ -33,12 +33,20 @@ class Holding(NamedTuple):
     shift: Shift = CLEAN
 
 
+class Blend(NamedTuple):
+    """Several holdings shuffled into one segment, so that a batch has images of all."""
+
+    parts: Sequence[Holding]
+    order: NDArray[np.int64]  # a permutation of all their rows
+    name: str
+
+
 class StreamPlan(NamedTuple):
     """One client's test stream: its segments in time order."""
 
     client: int
     name: str
-    segments: Sequence[Holding]
+    segments: Sequence[Holding | Blend]
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,7 @@ class Plan:
     dataset: Dataset
     source: Mapping[int, tuple[Holding, Holding]]  # client → training part, validation part
     streams: Sequence[StreamPlan]
+    public: Holding | None = None  # unlabelled images that everybody has
 
 
 class Held(NamedTuple):
@@ -94,6 +103,7 @@ class Population:
     pools: tuple[tuple[Images, NDArray[np.int64]], ...]  # images and labels: clean, shifted
     source: Mapping[int, tuple[Held, Held]] = field(default_factory=dict)
     streams: Sequence[Stream] = ()
+    public: Held | None = None
     digest: str = ""  # of everything above: what was computed from equal digests can be shared
 
     @property
@@ -115,8 +125,14 @@ class Population:
         ]
 
 
+@dataclass(frozen=True)
 class Scenario(ABC):
-    """A table of who holds and meets what, made from a seed, ignorant of methods. Frozen dataclasses."""
+    """A table of who holds and meets what, made from a seed, ignorant of methods. Subclasses are frozen dataclasses.
+
+    `partition_seed` holds the population fixed while the experiment's seeds vary everything else.
+    """
+
+    partition_seed: int | None = None
 
     @abstractmethod
     def plan(self, seed: int) -> Plan:
@@ -124,14 +140,15 @@ class Scenario(ABC):
 
     def build(self, seed: int) -> Population:
         """The population of one seed."""
-        return realise(self.plan(seed), seed)
+        chosen = seed if self.partition_seed is None else self.partition_seed
+        return realise(self.plan(chosen), chosen)
 
 
 def realise(plan: Plan, seed: int) -> Population:
     """Compute the shifted images of a plan (or find them in the cache) and point everybody at their rows."""
     wanted: dict[Shift, set[int]] = {}
-    for holding in _holdings(plan):
-        if not isinstance(holding.shift, Clean):
+    for holding, copied in _holdings(plan):
+        if copied or not isinstance(holding.shift, Clean):
             wanted.setdefault(holding.shift, set()).update(holding.rows.tolist())
     order = [(shift, np.array(sorted(rows), dtype=np.int64)) for shift, rows in wanted.items()]
     pools = [(plan.dataset.images, plan.dataset.labels)]
@@ -143,11 +160,15 @@ def realise(plan: Plan, seed: int) -> Population:
         labels = np.concatenate([plan.dataset.labels[rows] for _, rows in order])
         pools.append((Images(_shifted(plan.dataset, order, seed)), labels))
 
-    def held(holding: Holding) -> Held:
-        if isinstance(holding.shift, Clean):
-            return Held(0, holding.rows)
+    def copy(holding: Holding) -> NDArray[np.int64]:
         first, rows = place[holding.shift]
-        return Held(1, first + np.searchsorted(rows, holding.rows))
+        positions: NDArray[np.int64] = first + np.searchsorted(rows, holding.rows)
+        return positions
+
+    def held(holding: Holding | Blend) -> Held:
+        if isinstance(holding, Blend):
+            return Held(1, np.concatenate([copy(part) for part in holding.parts])[holding.order])
+        return Held(0, holding.rows) if isinstance(holding.shift, Clean) else Held(1, copy(holding))
 
     return Population(
         classes=plan.dataset.classes,
@@ -156,28 +177,42 @@ def realise(plan: Plan, seed: int) -> Population:
         pools=tuple(pools),
         source={client: (held(train), held(check)) for client, (train, check) in plan.source.items()},
         streams=[
-            Stream(client, name, tuple((segment.shift.name, held(segment)) for segment in segments))
+            Stream(client, name, tuple((_name(segment), held(segment)) for segment in segments))
             for client, name, segments in plan.streams
         ],
+        public=None if plan.public is None else held(plan.public),
         digest=_digest(plan, seed),
     )
 
 
-def _holdings(plan: Plan) -> list[Holding]:
-    source = [holding for pair in plan.source.values() for holding in pair]
-    return source + [holding for stream in plan.streams for holding in stream.segments]
+def _name(segment: Holding | Blend) -> str:
+    return segment.name if isinstance(segment, Blend) else segment.shift.name
+
+
+def _holdings(plan: Plan) -> list[tuple[Holding, bool]]:
+    """Everything anybody holds, and whether it must be in the array of shifted images even if it is clean."""
+    found = [(holding, False) for pair in plan.source.values() for holding in pair]
+    found += [] if plan.public is None else [(plan.public, False)]
+    for stream in plan.streams:
+        for segment in stream.segments:
+            parts = segment.parts if isinstance(segment, Blend) else [segment]
+            found += [(part, isinstance(segment, Blend)) for part in parts]
+    return found
 
 
 def _digest(plan: Plan, seed: int) -> str:
-    parts = [(f"{client} train", train) for client, (train, _) in plan.source.items()]
-    parts += [(f"{client} validation", check) for client, (_, check) in plan.source.items()]
-    parts += [(f"{s.client} {s.name}", segment) for s in plan.streams for segment in s.segments]
-    return _hash(plan.dataset, seed, [(f"{who} {held.shift!r}", held.rows) for who, held in parts])
+    streams = [(s.client, s.name, len(s.segments)) for s in plan.streams]
+    orders = [part.order for s in plan.streams for part in s.segments if isinstance(part, Blend)]
+    parts = [(f"{list(plan.source)} {streams}", np.concatenate([np.zeros(0, np.int64), *orders]))]
+    parts += [(repr(held.shift), held.rows) for held, _ in _holdings(plan)]
+    return _hash(plan.dataset, seed, parts)
 
 
 def _hash(dataset: Dataset, seed: int, parts: Sequence[tuple[str, NDArray[np.int64]]]) -> str:
     digest = hashlib.sha256(f"{dataset.digest} {seed} ".encode())
-    digest.update(Path(image_shifts.__file__).read_bytes())  # other code, other pixels
+    for path in sorted(Path(image_shifts.__file__).parent.glob("corruptions/*.py")):
+        digest.update(path.read_bytes())  # other code, other pixels
+    digest.update(Path(image_shifts.__file__).read_bytes())
     for label, rows in parts:
         digest.update(f"{label} {len(rows)} ".encode() + rows.tobytes())
     return digest.hexdigest()[:16]
