@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import types
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -102,7 +103,7 @@ class Python2(pickle._Pickler):
     def save_bytes(self, text):
         self.write(pickle.BINSTRING + len(text).to_bytes(4, "little") + text)
 
-    dispatch = {**pickle._Pickler.dispatch, bytes: save_bytes}
+    dispatch: ClassVar = {**pickle._Pickler.dispatch, bytes: save_bytes}
 
 
 def write_batch(path, content):

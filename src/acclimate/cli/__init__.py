@@ -157,9 +157,13 @@ def check(
     """What is here, what is missing, how to get it."""
     from acclimate.data.folders import data_folder
 
-    if not as_json:
-        typer.echo(f"data folder: {data_folder()} (ACCLIMATE_DATA)")
-    _print_rows(_data(checksums), as_json)
+    rows = _data(checksums)
+    if as_json:
+        _print_rows(rows, as_json)
+        return
+    typer.echo(f"data folder: {data_folder()} (ACCLIMATE_DATA); tried: whether its origin could be tried by us")
+    shown = ("name", "state", "images", "shape", "size", "checksum", "tried", "origin")
+    _print_rows([{key: row[key] for key in shown} for row in rows], as_json)
 
 
 @data.command()
@@ -179,6 +183,26 @@ def get(name: Annotated[str, typer.Argument(help="A data set of 'acclimate data 
     from acclimate.data.convert import get
 
     typer.echo(f"written: {get(name)}")
+
+
+@data.command()
+def preview(
+    out: Annotated[Path, typer.Argument(help="The PNG file to write.")] = Path("corruptions.png"),
+    name: Annotated[str, typer.Option("--data", help="A data set of 'acclimate data check'.")] = "digits",
+    images: Annotated[int, typer.Option(min=1, max=8, help="How many images, side by side.")] = 1,
+    seed: int = 0,
+) -> None:
+    """Draw all corruptions at all severities on one sheet."""
+    if out.exists():
+        raise AcclimateError(f"{out} exists already and is not overwritten; choose another name, or remove it")
+    import torch
+
+    from acclimate.data import sources
+    from acclimate.data.corruptions.sheet import contact_sheet
+
+    dataset = sources.load(name)
+    contact_sheet(dataset.images.bytes(torch.arange(images)), seed).save(out)
+    typer.echo(f"written to {out}")
 
 
 def main() -> None:

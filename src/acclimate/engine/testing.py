@@ -187,9 +187,10 @@ def _drawn(adapter: Adapter) -> bytes | None:
 
 
 def _judge(logits: Tensor, y: Tensor, tally: list[list[int]]) -> dict[str, float]:
-    """Score predictions; one that is not a number is wrong."""
-    hit = (logits.argmax(-1) == y) & ~logits.isnan().any(-1)
-    for label, right in zip(y.tolist(), hit.tolist(), strict=True):
+    """Score predictions; one that is not a number is wrong, one without a label (-1) does not count."""
+    known = y >= 0
+    hit = (logits.argmax(-1) == y) & ~logits.isnan().any(-1) & known
+    for label, right in zip(y[known].tolist(), hit[known].tolist(), strict=True):
         tally[0][label] += int(right)
         tally[1][label] += 1
-    return {"correct": float(hit.sum()), "count": float(len(y))}
+    return {"correct": float(hit.sum()), "count": float(known.sum())}

@@ -115,6 +115,7 @@ SCENARIOS = {
     "domain-shift": Entry("acclimate.scenarios.shift:DomainShift", "covariate and domain shift", "FedICON"),
     "attribute-shift": Entry("acclimate.scenarios.shift:AttributeShift", "CIFAR-10 to CIFAR-10.1", "FedICON"),
     "writers": Entry("acclimate.scenarios.writers:Writers", "trained on employees' handwriting, tested on students'"),
+    "own": Entry("acclimate.scenarios.own:Own", "your own images: a folder per client, or a CSV"),
     "timetable": Entry("acclimate.scenarios.timetable:Timetable", "who meets what when, written by hand"),
 }
 

@@ -120,8 +120,8 @@ def _line(store: Store, run: dict[str, Any], facts: _Facts, system: str, baselin
 def _cell(facts: _Facts, system: str, baseline: str, stream: str, seeds: list[int]) -> Cell:
     cell = Cell([], [], [], [], [])
     for seed in seeds:
-        clients = facts.counts.get((system, seed, stream))
-        if not clients:
+        clients = {k: (c, n) for k, (c, n) in facts.counts.get((system, seed, stream), {}).items() if n}
+        if not clients:  # not tested yet, or nobody has labels
             continue
         each = {client: correct / count for client, (correct, count) in clients.items()}
         cell.accuracy.append(sum(c for c, _ in clients.values()) / sum(n for _, n in clients.values()))
@@ -130,7 +130,7 @@ def _cell(facts: _Facts, system: str, baseline: str, stream: str, seeds: list[in
         cell.balanced_accuracy.append(statistics.fmean(recalls) if recalls else math.nan)
         worst = sorted(each.values())[: math.ceil(len(each) / 10)]
         cell.worst_decile.append(statistics.fmean(worst))
-        plain = {k: c / n for k, (c, n) in facts.counts.get((baseline, seed, stream), {}).items()}
+        plain = {k: c / n for k, (c, n) in facts.counts.get((baseline, seed, stream), {}).items() if n}
         both = [k for k in each if k in plain]
         cell.harmed.append(sum(each[k] < plain[k] for k in both) / len(both) if both else math.nan)
     return cell

@@ -54,8 +54,10 @@ def _letters(number: int) -> list[str]:
 
 
 def _histogram(people: Population, parts: Sequence[Held]) -> str:
-    counts = sum(np.bincount(people.pools[p.pool][1][p.rows], minlength=people.classes) for p in parts)
-    counts = np.asarray(counts)
+    labels = np.concatenate([people.pools[part.pool][1][part.rows] for part in parts])
+    if (labels < 0).any():
+        return "without labels"
+    counts = np.bincount(labels, minlength=people.classes)
     if people.classes > WIDEST_HISTOGRAM:
         return f"{int((counts > 0).sum())} classes, largest {int(counts.max())}"
     scale = (len(BARS) - 1) / max(int(counts.max()), 1)

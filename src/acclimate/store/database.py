@@ -151,7 +151,7 @@ class Store:
                 unit,
             )
         )
-        return float(sums["correct"] / sums["count"])
+        return float(sums["correct"] / max(sums["count"], 1))
 
     def add_training(self, run: int, phase: str, seed: int, metrics: Iterable[Metric]) -> None:
         """Copy a phase's metrics to a run; those already there stay."""

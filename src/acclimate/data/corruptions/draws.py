@@ -28,7 +28,7 @@ class Draws:
 
     def __init__(self, seed: int, kind: str, ids: Sequence[int]) -> None:
         digest = hashlib.blake2b(f"{seed}/{kind}".encode(), digest_size=8).digest()
-        addresses = np.array([id % 2**64 for id in ids], dtype=np.uint64)
+        addresses = np.array([int(id) % 2**64 for id in ids], dtype=np.uint64)
         self._keys = _mix(_mix(addresses * _STEP) ^ np.uint64(int.from_bytes(digest, "little")))[:, None]
         self._used = 0
 
