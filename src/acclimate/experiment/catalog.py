@@ -45,6 +45,7 @@ TRAINING = {
 }
 
 CALIBRATION = {
+    "atp": Entry("acclimate.calibration.atp:ATP", "one adaptation rate per module", "Bao et al., NeurIPS 2023"),
     "bbse": Entry(
         "acclimate.calibration.bbse:BBSE",
         "the confusion matrix on source validation data",
@@ -53,6 +54,7 @@ CALIBRATION = {
 }
 
 ADAPTERS = {
+    "atp": Entry("acclimate.adapters.atp:ATP", "move every module at its own learnt rate", "Bao et al., NeurIPS 2023"),
     "none": Entry("acclimate.adapters.none:NoAdaptation", "the model as it was trained"),
     "bn-adapt": Entry(
         "acclimate.adapters.bn_adapt:BNAdapt",
@@ -156,6 +158,7 @@ PHASES = {**TRAINING, **CALIBRATION}
 # Systems that are more than an adapter of the same name. Every adapter is a system by itself, and
 # 'aggregator+adapter' is one too.
 SYSTEMS: dict[str, dict[str, Any]] = {
+    "atp": {"phases": [{"name": "atp", "rounds": 400, "cohort": 60}], "adapter": "atp"},
     "bbse": {"phases": [{"name": "bbse", "rounds": 1}], "adapter": "bbse"},
 }
 

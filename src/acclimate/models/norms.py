@@ -47,15 +47,15 @@ def statistics(layers: dict[str, _BatchNorm]) -> Params:
     }
 
 
-def batch_moments(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and unbiased variance per channel of a layer's input.
+def batch_moments(x: Tensor, unbiased: bool = True) -> tuple[Tensor, Tensor]:
+    """Mean and variance per channel of a layer's input.
 
     >>> batch_moments(torch.tensor([[1.0], [3.0]]))
     (tensor([2.]), tensor([2.]))
     """
     others = [d for d in range(x.dim()) if d != 1]
     count = x.numel() // x.shape[1]
-    variance, mean = torch.var_mean(x, others, correction=1 if count > 1 else 0)
+    variance, mean = torch.var_mean(x, others, correction=int(unbiased and count > 1))
     return mean, variance
 
 

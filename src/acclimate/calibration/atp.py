@@ -1,0 +1,62 @@
+"""ATP: learning one adaptation rate per module on the source clients (Bao et al., NeurIPS 2023, Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
+from acclimate.models.modules import Kinds, Modules
+from acclimate.options import Count, NonNegative, Positive
+from acclimate.params import Params
+
+
+@dataclass(frozen=True)
+class ATP(Algorithm[Params, None]):
+    """Simulate unsupervised adaptation on labelled validation batches and move the rates α to make it help.
+
+    The model stays frozen and is known to the clients, so only the rates travel: 2 d numbers a round. No second-order
+    terms: h is a constant for α, also where a variance was clamped (straight-through). Where paper and code differ, the
+    defaults are the code's: the validation split (D1), one pass (D2), in a fixed order (D3), unbiased variances (D4),
+    variances clamped at zero (D5), steps divided by √numel, for the ablations too (D11).
+    """
+
+    exports = ("rates",)
+
+    lr: Positive = 0.1  # η
+    batch_size: Count = 20  # B
+    epochs: Count = 1  # E
+    shuffle: bool = False
+    modules: Kinds = "all"  # params, stats: the ablations of Table 4
+    unbiased: bool = True
+    floor: NonNegative = 0.0
+    divide: Literal["sqrt", "numel"] = "sqrt"
+
+    def init(self, task: Task) -> Params:
+        names = Modules(task.build(None), self.modules).tensors
+        return {name: torch.zeros((), dtype=tensor.dtype) for name, tensor in names.items()}  # α = 0
+
+    def client_update(self, rates: Params, state: None, client: Client) -> tuple[Reply, None]:
+        modules = Modules(client.net(client.known["model"]), self.modules)  # w_G
+        power = 0.5 if self.divide == "sqrt" else 1.0
+        alpha, losses = dict(rates), []
+        for _ in range(self.epochs):
+            for x, y in client.validation.batches(self.batch_size, client.rng if self.shuffle else None):
+                modules.restore()
+                h = modules.directions(x, self.unbiased)
+                modules.move(alpha, h, self.floor)
+                gradient, loss = modules.gradients(x, y)
+                for name in alpha:  # α ← α − η ⟨h, ∇CE⟩ / √numel, eq. (7)
+                    step = (h[name] * gradient[name]).sum() / h[name].numel() ** power
+                    alpha[name] = alpha[name] - self.lr * step
+                losses.append(loss)
+        return Reply(alpha, metrics={"loss": sum(losses) / max(len(losses), 1)}), None
+
+    def server_update(self, rates: Params, replies: Replies) -> Params:
+        mean: Params = replies.mean()  # unweighted
+        return mean
+
+    def export(self, rates: Params, state: None) -> Knowledge:
+        return {"rates": rates}
