@@ -195,3 +195,8 @@ def population(
     return Population(
         classes, (0.35,), (0.25,), ((Images(images), labels.astype(np.int64)),), source, tests, digest="toy"
     )
+
+
+def same(found: Tensor, golden: Any) -> None:
+    """Equal to a golden array, to the tolerance of float64."""
+    torch.testing.assert_close(found, torch.from_numpy(np.asarray(golden)).to(found.dtype), rtol=1e-9, atol=1e-9)
