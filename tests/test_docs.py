@@ -34,8 +34,9 @@ def test_readme_first_example_runs():
 
 
 def test_readme_experiment_is_valid():
-    (text,) = blocks("README.md", "yaml")
-    assert [s.name for s in parse(yaml.safe_load(text)).systems][-1] == "tuned"
+    whole, scenario = (yaml.safe_load(text) for text in blocks("README.md", "yaml"))
+    assert [s.name for s in parse(whole).systems][-1] == "tuned"
+    assert parse({**whole, **scenario}).scenario.name == "timetable"
 
 
 def test_readme_names_the_make_targets_that_exist():

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import toys
+from acclimate.data import sources
 from acclimate.data.image_shifts import Rotation
+from acclimate.data.packs import write_pack
 from acclimate.errors import ConfigError
 from acclimate.experiment.catalog import SCENARIOS
 from acclimate.scenarios.picture import picture
@@ -290,3 +292,38 @@ def test_timetable_reads_as_it_is_written():
 def test_timetable_names_what_is_wrong(table, message):
     with pytest.raises(ConfigError, match=message):
         Timetable(table=table).plan(0)
+
+
+@pytest.fixture
+def two_cifars(tmp_path, monkeypatch):
+    """CIFAR-10 and CIFAR-10.1 in form, small and made of noise: the real CIFAR-10.1 is not at hand."""
+    rng = np.random.default_rng(0)
+    classes = sources.find("cifar10").labels
+    for name, file, size in (("cifar10", "cifar10.npz", 1200), ("cifar10.1", "cifar10_1.npz", 200)):
+        assert file in sources.find(name).files
+        labels = np.arange(size) % 10
+        split = (np.arange(size) >= size - 200).astype(np.uint8) if name == "cifar10" else np.ones(size, np.uint8)
+        images = rng.integers(0, 255, (size, 32, 32, 3), dtype=np.uint8)
+        write_pack(tmp_path / file, images, labels, {"split": split}, classes=classes)
+    monkeypatch.setenv("ACCLIMATE_DATA", str(tmp_path))
+
+
+def test_attribute_shift_follows_each_clients_labels(two_cifars):
+    chosen = plan("attribute-shift", clients=5, alpha=0.5)
+    domain = chosen.dataset.columns["domain"]
+    for client, (train, _) in chosen.source.items():
+        tests = {s.name: s.segments[0].rows for s in chosen.streams if s.client == client}
+        assert set(domain[tests["original"]]) == {0}
+        assert set(domain[tests["attribute"]]) == {1}
+        common = np.argmax(histogram(chosen, train.rows))
+        assert histogram(chosen, tests["attribute"])[common] >= 0.5 * histogram(chosen, tests["attribute"]).max()
+    assert sum(len(s.segments[0].rows) for s in chosen.streams if s.name == "attribute") == 200
+
+
+def test_tgfl_with_natural_shift_mixes_it_half_and_half(two_cifars):
+    chosen = plan("tgfl", clients=5, alpha=1.0, natural="cifar10.1")
+    shifted = next(s for s in chosen.streams if s.name == "ind-shifted").segments[0]
+    corrupted, natural = shifted.parts
+    assert len(corrupted.rows) == len(natural.rows)
+    assert set(chosen.dataset.columns["domain"][natural.rows]) == {1}
+    assert set(chosen.dataset.columns["domain"][corrupted.rows]) == {0}

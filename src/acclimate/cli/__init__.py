@@ -30,6 +30,8 @@ app.add_typer(data, name="data")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Runs = Annotated[Path, typer.Option("--runs", envvar="ACCLIMATE_RUNS", help="Folder of the runs and their store.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")]
+Reuse = Annotated[bool, typer.Option("--reuse", help="Accept phases trained by older code; the table says so.")]
 DEFAULT_RUNS = Path("runs")
 
 
@@ -54,9 +56,9 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="KEY=VALUE, such as seeds=[0] phases.0.rounds=50.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")] = None,
+    workers: Workers = None,
     runs: Runs = DEFAULT_RUNS,
-    reuse: Annotated[bool, typer.Option(help="Accept phases trained by older code; the table says so.")] = False,
+    reuse: Reuse = False,
     as_json: Json = False,
 ) -> None:
     """Run an experiment, going on where it stopped; print its table."""
@@ -147,6 +149,41 @@ def report(
     else:
         out.write_text(content, encoding="utf-8")
         typer.echo(f"written to {out}")
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="A published table, such as atp-table5.")],
+    only: Annotated[list[str] | None, typer.Option(help="One of its pieces (may be repeated); by default all.")] = None,
+    docs: Annotated[Path, typer.Option(help="Where reproduction.md and results/ are written.")] = Path("docs"),
+    workers: Workers = None,
+    runs: Runs = DEFAULT_RUNS,
+    reuse: Reuse = False,
+) -> None:
+    """Run the experiment of a published table and write it beside the paper's values, piece by piece."""
+    from acclimate.experiment.config import read
+    from acclimate.experiment.published import published
+    from acclimate.experiment.run import is_finished
+    from acclimate.report.reproduction import write
+
+    paper = published(name)
+    unknown = [piece for piece in only or [] if piece not in paper.pieces]
+    if unknown:
+        raise AcclimateError(f"{name} has no piece '{unknown[0]}'; {nearest(unknown[0], paper.pieces)}")
+    experiments = {piece: read(paper.experiment, overrides) for piece, overrides in paper.pieces.items()}
+    for piece in only or list(paper.pieces):
+        if not is_finished(experiments[piece], runs):
+            try:
+                _work(experiments[piece], runs, workers, reuse)
+            except KeyboardInterrupt:
+                typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
+                raise typer.Exit(130) from None
+        done = {p: _open_run(runs, e.run_name) for p, e in experiments.items() if is_finished(e, runs)}
+        store = done[piece][0]
+        for path in write(paper, store, {p: found for p, (_, found) in done.items()}, docs):
+            typer.echo(f"written: {path}")
+        for opened, _ in done.values():
+            opened.close()
 
 
 @data.command()

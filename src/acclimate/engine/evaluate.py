@@ -103,12 +103,11 @@ def check_knowledge(known: Known, needs: Sequence[str], streams: Sequence[Stream
             if known.personal:
                 raise MissingKnowledge(
                     f"client {client} has no '{name}': the phases ({phases}) keep part of it on the clients that "
-                    "took part, and this one never did. Test the source clients (in scenario 'twofold': "
-                    "new: false, and cohort: all), or use phases that export to everybody"
+                    "took part, and this one never did. Test clients that trained (in scenario 'twofold': "
+                    "new: false; and cohort: all), or use phases that export to everybody"
                 )
             raise MissingKnowledge(
-                f"'{name}' is exported by no phase (phases: {phases}); add one that exports it before the test, "
-                f"for example a phase '{'fedavg' if name == 'model' else 'bbse'}'"
+                f"'{name}' is exported by no phase (phases: {phases}); add one that exports it before the test"
             )
 
 

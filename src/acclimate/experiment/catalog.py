@@ -158,7 +158,7 @@ PHASES = {**TRAINING, **CALIBRATION}
 # Systems that are more than an adapter of the same name. Every adapter is a system by itself, and
 # 'aggregator+adapter' is one too.
 SYSTEMS: dict[str, dict[str, Any]] = {
-    "atp": {"phases": [{"name": "atp", "rounds": 400, "cohort": 60}], "adapter": "atp"},
+    "atp": {"phases": [{"name": "atp", "rounds": 400}], "adapter": "atp"},
     "bbse": {"phases": [{"name": "bbse", "rounds": 1}], "adapter": "bbse"},
 }
 
