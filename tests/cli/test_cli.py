@@ -182,3 +182,42 @@ def test_data_check_shows_what_is_here(call):
     code, out, _ = call("data", "check")
     assert code == 0
     assert re.search(r"digits .*here", out)
+
+
+def test_show_scenario_draws_who_meets_what_when(call):
+    code, out, _ = call("show", "scenario", "twofold", "size=18", "test_clients=2", "source_clients=2")
+    assert code == 0
+    assert "2 source clients, 2 test clients, 10 classes, images 1x18x18" in out
+    assert re.search(r"2 label +68 +1 +██▁▁▁▁▁▁▁▁", out)
+    assert "a  noise 0.8" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("twofol",), "did you mean 'twofold'"),
+        (("twofold", "sze=3"), "did you mean 'size'"),
+        ((), "unknown scenario ''"),
+    ],
+)
+def test_show_scenario_names_what_is_wrong(call, words, message):
+    code, _, err = call("show", "scenario", *words)
+    assert code == 2
+    assert message in err
+
+
+def test_data_preview_draws_a_sheet_and_never_overwrites(call, tmp_path):
+    from PIL import Image
+
+    (tmp_path / "there.png").write_text("mine")
+    code, _, err = call("data", "preview", "there.png")
+    assert code == 2
+    assert "not overwritten" in err
+    assert (tmp_path / "there.png").read_text() == "mine"
+    code, out, err = call("data", "preview", "sheet.png")
+    if code == 2 and "frost" in err:
+        pytest.skip("data set not here: frost.npz")
+    assert code == 0
+    width, height = Image.open(tmp_path / "sheet.png").size
+    assert height > 19 * 32
+    assert width > 6 * 32

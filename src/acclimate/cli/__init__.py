@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from acclimate.cli.data import data, listed
+from acclimate.cli.printing import Json, print_rows
 from acclimate.errors import AcclimateError, nearest
 from acclimate.version import __version__
 
@@ -25,10 +27,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-data = typer.Typer(help="Data sets: what is here, what is missing, how to get it.", no_args_is_help=True)
 app.add_typer(data, name="data")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Runs = Annotated[Path, typer.Option("--runs", envvar="ACCLIMATE_RUNS", help="Folder of the runs and their store.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")]
 Reuse = Annotated[bool, typer.Option("--reuse", help="Accept phases trained by older code; the table says so.")]
@@ -87,13 +87,13 @@ def list_(
         "methods": lambda: _entries("training", "calibration", "adapters", "aggregators"),
         "scenarios": lambda: _entries("scenarios"),
         "models": lambda: _entries("models"),
-        "data": _data,
+        "data": listed,
         "experiments": _experiments,
         "runs": lambda: _runs(runs),
     }
     if what not in kinds:
         raise AcclimateError(f"list what? '{what}' is unknown; {nearest(what, kinds)}")
-    _print_rows(kinds[what](), as_json)
+    print_rows(kinds[what](), as_json)
 
 
 @app.command()
@@ -184,62 +184,6 @@ def reproduce(
             typer.echo(f"written: {path}")
         for opened, _ in done.values():
             opened.close()
-
-
-@data.command()
-def check(
-    checksums: Annotated[bool, typer.Option("--checksums", help="Also compare the sums of the packs here.")] = False,
-    as_json: Json = False,
-) -> None:
-    """What is here, what is missing, how to get it."""
-    from acclimate.data.folders import data_folder
-
-    rows = _data(checksums)
-    if as_json:
-        _print_rows(rows, as_json)
-        return
-    typer.echo(f"data folder: {data_folder()} (ACCLIMATE_DATA); tried: whether its origin could be tried by us")
-    shown = ("name", "state", "images", "shape", "size", "checksum", "tried", "origin")
-    _print_rows([{key: row[key] for key in shown} for row in rows], as_json)
-
-
-@data.command()
-def convert(
-    name: Annotated[str, typer.Argument(help="A data set of 'acclimate data check'.")],
-    folder: Annotated[Path, typer.Argument(help="Where the files are that its authors publish.")],
-) -> None:
-    """Make the pack of a data set from its published files."""
-    from acclimate.data.convert import convert
-
-    typer.echo(f"written: {convert(name, folder)}")
-
-
-@data.command()
-def get(name: Annotated[str, typer.Argument(help="A data set of 'acclimate data check'.")]) -> None:
-    """Download a data set from the Hugging Face hub and make its pack (uses the network; needs the extra 'hub')."""
-    from acclimate.data.convert import get
-
-    typer.echo(f"written: {get(name)}")
-
-
-@data.command()
-def preview(
-    out: Annotated[Path, typer.Argument(help="The PNG file to write.")] = Path("corruptions.png"),
-    name: Annotated[str, typer.Option("--data", help="A data set of 'acclimate data check'.")] = "digits",
-    images: Annotated[int, typer.Option(min=1, max=8, help="How many images, side by side.")] = 1,
-    seed: int = 0,
-) -> None:
-    """Draw all corruptions at all severities on one sheet."""
-    if out.exists():
-        raise AcclimateError(f"{out} exists already and is not overwritten; choose another name, or remove it")
-    import torch
-
-    from acclimate.data import sources
-    from acclimate.data.corruptions.sheet import contact_sheet
-
-    dataset = sources.load(name)
-    contact_sheet(dataset.images.bytes(torch.arange(images)), seed).save(out)
-    typer.echo(f"written to {out}")
 
 
 def main() -> None:
@@ -364,25 +308,7 @@ def _entries(*rooms: str) -> list[dict[str, Any]]:
     ]
 
 
-def _data(checksums: bool = False) -> list[dict[str, Any]]:
-    from acclimate.data.sources import SOURCES, status
-
-    return [status(name, checksums=checksums) for name in SOURCES]
-
-
 def _experiments() -> list[dict[str, Any]]:
     from acclimate.experiment.catalog import shipped
 
     return [{"name": name, "file": path.name} for name, path in shipped().items()]
-
-
-def _print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    if not rows:
-        typer.echo("nothing here yet")
-        return
-    widths = {key: max(len(key), *(len(str(row[key] or "")) for row in rows)) for key in rows[0]}
-    for row in [{key: key for key in rows[0]}, *rows]:
-        typer.echo("  ".join(f"{row[key] or ''!s:<{width}}" for key, width in widths.items()).rstrip())
