@@ -219,6 +219,7 @@ def test_data_preview_draws_a_sheet_and_never_overwrites(call, tmp_path, monkeyp
     assert "not overwritten" in err
     assert (tmp_path / "there.png").read_text() == "mine"
     assert call("data", "preview", "sheet.png")[0] == 0
-    width, height = Image.open(tmp_path / "sheet.png").size
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        width, height = sheet.size
     assert height > 19 * 32
     assert width > 6 * 32
