@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import toys
+from acclimate.adapters.atp import ATP as Adapter
 from acclimate.calibration.atp import ATP
 from acclimate.contracts import Client, Replies, Task
 
@@ -124,3 +125,53 @@ def test_atp_agrees_with_golden_server_rounds():
             toys.same(torch.stack(each), core["client_alpha_round1"])
         rates = algorithm.server_update(rates, replies)
         toys.same(torch.stack(list(rates.values())), core[f"server_alpha_round{round}"])
+
+
+# --- the toy of appendix C.5: one batch norm as a classifier, under label shift ---
+
+
+class OneNorm(nn.Module):
+    """Two logits (−z, z) with z = γ (x − μ) / σ + β; μ = 0, σ² = 1.64, γ = 2, β = 0 as after training."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(1)
+        with torch.no_grad():
+            self.norm.running_var.fill_(1.64)
+            self.norm.weight.fill_(2.0)
+
+    def forward(self, x):
+        z = self.norm(x.flatten(1))
+        return torch.cat([-z, z], 1)
+
+
+def shifted(positives, number=3000, seed=0):
+    """x | y ~ N(±1, 0.8²) with a share of positives."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(number) < positives).astype(np.int64)
+    x = rng.normal(2.0 * y - 1, 0.8)
+    return torch.from_numpy(x).float().view(-1, 1, 1, 1), torch.from_numpy(y)
+
+
+def accuracy(rate):
+    x, y = shifted(5 / 6)
+    rates = {"norm.running_mean": torch.tensor(rate), "norm.running_var": torch.tensor(0.0)}
+    return (Adapter(OneNorm(), rates=rates)(x).argmax(1) == y).float().mean().item()
+
+
+def test_atp_toy_negative_rates_help_under_label_shift_and_positive_ones_harm():
+    """Without adaptation Φ(1 / 0.8) = 89.4 % are right; the best boundary is x = −0.32 ln 5, not the batch's mean."""
+    assert accuracy(0.0) == pytest.approx(0.894, abs=0.015)
+    assert accuracy(-0.5) > accuracy(0.0) > accuracy(0.5) > accuracy(1.0)
+
+
+def test_atp_toy_learns_the_negative_rate():
+    algorithm = ATP(modules="stats", lr=0.1, batch_size=100)
+    rates = algorithm.init(Task(2, (1, 1, 1), (0, 1), lambda id: OneNorm()))
+    people = [client(OneNorm(), *shifted(share, 500, seed)) for seed, share in enumerate((5 / 6, 1 / 6))]
+    for _ in range(10):
+        replies = Replies()
+        for id, someone in enumerate(people):
+            replies.add(id, algorithm.client_update(rates, None, replace(someone, net=lambda v: OneNorm()))[0])
+        rates = algorithm.server_update(rates, replies)
+    assert rates["norm.running_mean"].item() < -0.1
