@@ -91,14 +91,24 @@ def test_tent_without_norm_layers_names_itself():
         Tent(toys.logistic())
 
 
+def test_tent_on_2d_layers_trains_only_those_and_uses_batch_statistics_everywhere():
+    net, x = toys.golden_build(), toys.examples(6, channels=3, side=18).x.double()
+    before, adapter = params.of(net), Tent(net, lr=0.05, layers="2d")
+    with torch.no_grad(), batch_statistics(net):
+        plain = net(x)
+    assert torch.equal(adapter(x), plain)
+    after = params.of(net)
+    moved = {name.partition(".")[0] for name in after if not torch.equal(after[name], before[name])}
+    assert moved == {"bn1", "bn2", "bn3"}
+
+
+def test_tent_on_2d_layers_needs_some():
+    with pytest.raises(UnsupportedModel, match=r"Sequential has none \(layers: 2d\)"):
+        Tent(toys.normed(), layers="2d")
+
+
 def test_tent_agrees_with_golden_vectors():
-    """The reference trains two-dimensional batch norms only, so bn4 is taken out of the optimizer here."""
-    adapter = Tent(toys.golden_net(), lr=0.01, optimizer="sgd")
-    names = list(adapter.moving())
-    group = adapter.optimizer.param_groups[0]
-    group["params"] = [
-        tensor for name, tensor in zip(names, group["params"], strict=True) if not name.startswith("bn4.")
-    ]
-    assert len(group["params"]) == 6
+    """The reference trains two-dimensional batch norms only: not bn4."""
+    adapter = Tent(toys.golden_net(), lr=0.01, optimizer="sgd", layers="2d")
     logits = torch.stack([adapter(x) for x in toys.golden_batches()])
     torch.testing.assert_close(logits, toys.golden_logits("tent"), **toys.TIGHT)

@@ -16,7 +16,7 @@ from acclimate.experiment.catalog import ADAPTERS, ROOMS, TRAINING
 
 PACKAGE = Path(acclimate.__file__).parent
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
-SHARED = {"mixing.py"}  # not a method: what aggregators that choose a matrix have in common
+SHARED = {"mixing.py", "ts_block.py"}  # not methods: what matrix aggregators share, and the attention of TSA
 ROOMS_OF_METHODS = ("training", "calibration", "adapters", "aggregators")
 METHODS = [(room, name) for room in ROOMS_OF_METHODS for name in ROOMS[room]]
 

@@ -3,7 +3,7 @@ import copy
 import pytest
 
 from acclimate.errors import ConfigError
-from acclimate.experiment.catalog import SCENARIOS, shipped
+from acclimate.experiment.catalog import ADAPTERS, SCENARIOS, SYSTEMS, shipped
 from acclimate.experiment.config import parse, read
 
 PLAIN = {
@@ -91,9 +91,10 @@ def test_problems_come_all_at_once_with_path_found_and_possible():
         "phases.0.local.epoch: unknown key; did you mean 'epochs'? Possible: batch_size, epochs, lr, momentum, "
         "weight_decay",
         "phases.0.rounds: expected a valid integer, unable to parse string as an integer; found 'ten'",
-        "systems.0: unknown system 'tentt'; did you mean 'tent'? Possible: bbse, bn-adapt, em, none, t3a, tent "
+        f"systems.0: unknown system 'tentt'; did you mean 'tent'? Possible: {', '.join(sorted({*SYSTEMS, *ADAPTERS}))} "
         "(or aggregator+adapter)",
-        "systems.1.adapter.stpes: unknown key; did you mean 'steps'? Possible: lr, momentum, name, optimizer, steps",
+        "systems.1.adapter.stpes: unknown key; did you mean 'steps'? Possible: layers, lr, momentum, name, optimizer, "
+        "steps",
         "systems.2.adapter: 'c' is no known system, so it needs an adapter",
     ]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acclimate.experiment.catalog import SCENARIOS, shipped
+from acclimate.experiment.catalog import SCENARIOS, SYSTEMS, shipped
 from acclimate.experiment.config import parse, read
 from acclimate.experiment.run import STORE, run
 from acclimate.report.table import table
@@ -62,6 +62,10 @@ def test_shipped_experiment_runs_one_tiny_round(name, here, tmp_path):
     small = [f"scenario.{key}={value}" for key, value in TINY[whole.scenario.name].items() if key != "data"]
     small += ["phases.0.rounds=1", f"phases.0.cohort={1 if whole.scenario.name == 'ttfl' else 2}", "seeds=[0]"]
     small += ["phases.0.keep_every=1", "phases.0.local.epochs=1"]
+    for system in whole.systems:
+        own = range(len(system.phases) - 1)
+        small += [f"systems.{system.name}.phases.{i}.{key}" for i in own for key in ("rounds=1", "cohort=2")
+                  if system.name not in SYSTEMS]  # fmt: skip
     if whole.scenario.name == "ttfl":  # one epoch over 50,000 images is not tiny
         small += ["scenario.validation=0.99"]
     found = finish(read(name, small), tmp_path)
@@ -69,7 +73,7 @@ def test_shipped_experiment_runs_one_tiny_round(name, here, tmp_path):
     assert all(len(cell.accuracy) == 1 for line in found.lines for cell in line.cells.values())
 
 
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "attribute-shift"])
+@pytest.mark.parametrize("name", TINY)
 def test_fedavg_trains_on_every_scenario(name, here, tmp_path):
     scenario = {"name": name, **TINY[name]}
     if name == "ttfl":
@@ -87,6 +91,10 @@ def test_fedavg_trains_on_every_scenario(name, here, tmp_path):
     found = finish(experiment, tmp_path)
     assert {line.system for line in found.lines} == {"none", "em"}
     assert all(0 <= cell.accuracy[0] <= 1 for line in found.lines for cell in line.cells.values())
+
+
+def test_every_scenario_that_needs_no_files_of_the_user_is_tried():
+    assert set(SCENARIOS) - set(TINY) == {"attribute-shift", "own"}  # tried with files made by tests/scenarios
 
 
 def test_attribute_shift_says_what_is_missing(monkeypatch, tmp_path):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from acclimate.contracts import Adapter
+from acclimate.errors import UnsupportedModel
 from acclimate.losses import entropy
 from acclimate.models.norms import affine, batch_statistics, norm_layers
 from acclimate.options import Count, Decay, Positive
@@ -18,6 +19,7 @@ class Tent(Adapter):
     """Minimise entropy over the scale and shift of normalisation layers, on batch statistics.
 
     A batch of one image has no statistics of its own: it is predicted with the source's and teaches nothing.
+    `layers: 2d` trains `nn.BatchNorm2d` only, as ATP's released code does; all use the batch's statistics.
     """
 
     def __init__(
@@ -28,10 +30,17 @@ class Tent(Adapter):
         steps: Count = 1,
         optimizer: Literal["adam", "sgd"] = "adam",
         momentum: Decay = 0.0,
+        layers: Literal["all", "2d"] = "all",
     ) -> None:
         super().__init__(net.requires_grad_(False))
         self.steps = steps
-        self.trained = affine(norm_layers(net, "tent"))
+        norms = norm_layers(net, "tent")
+        self.trained = affine({n: m for n, m in norms.items() if layers == "all" or isinstance(m, nn.BatchNorm2d)})
+        if not self.trained:
+            raise UnsupportedModel(
+                f"'tent' trains scales and shifts and {type(net).__name__} has none (layers: {layers}); "
+                "use layers: all or a method that needs none (none, em, bn-adapt)"
+            )
         weights = [tensor.requires_grad_() for tensor in self.trained.values()]
         adam = optimizer == "adam"
         self.optimizer: torch.optim.Optimizer = (

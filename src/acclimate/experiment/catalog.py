@@ -42,6 +42,7 @@ TRAINING = {
     ),
     "fedper": Entry("acclimate.training.fedper:FedPer", "keep the head on the client", "Arivazhagan et al., 2019"),
     "fedbn": Entry("acclimate.training.fedbn:FedBN", "keep normalisation layers on the client", "Li et al., ICLR 2021"),
+    "q-ffl": Entry("acclimate.training.qffl:QFFL", "give clients with high loss more say", "Li et al., ICLR 2020"),
 }
 
 CALIBRATION = {
@@ -50,6 +51,16 @@ CALIBRATION = {
         "acclimate.calibration.bbse:BBSE",
         "the confusion matrix on source validation data",
         "Lipton et al., ICML 2018",
+    ),
+    "eata": Entry(
+        "acclimate.calibration.eata:EATA",
+        "the Fisher information of scales and shifts on source validation data",
+        "Niu et al., ICML 2022",
+    ),
+    "surgical": Entry(
+        "acclimate.calibration.surgical:Surgical",
+        "the block whose adaptation helps most on source validation data",
+        "Lee et al., ICLR 2023",
     ),
 }
 
@@ -86,6 +97,30 @@ ADAPTERS = {
         "Iwasawa & Matsuo, NeurIPS 2021",
         grid={"keep": [5, 20, 100, None]},
     ),
+    "shot": Entry(
+        "acclimate.adapters.shot:SHOT",
+        "train all but the head for sure and diverse predictions",
+        "Liang et al., ICML 2020",
+        grid={"lr": [1e-4, 1e-3, 1e-2], "beta": [0.0, 0.3]},
+    ),
+    "memo": Entry(
+        "acclimate.adapters.memo:MEMO",
+        "one step per image towards agreement of its augmented copies",
+        "Zhang et al., NeurIPS 2022",
+        grid={"lr": [5e-4, 5e-3, 5e-2]},
+    ),
+    "eata": Entry(
+        "acclimate.adapters.eata:EATA",
+        "Tent on reliable, new images, held near the source",
+        "Niu et al., ICML 2022",
+        grid={"lr": [2.5e-4, 5e-3], "redundancy": [0.05, 0.4], "fisher_weight": [1.0, 2000.0]},
+    ),
+    "surgical": Entry(
+        "acclimate.adapters.surgical:Surgical",
+        "one entropy step on the block chosen on source data",
+        "Lee et al., ICLR 2023",
+        grid={"lr": [1e-3, 1e-2, 1e-1]},
+    ),
 }
 
 AGGREGATORS = {
@@ -95,6 +130,22 @@ AGGREGATORS = {
         "acclimate.aggregators.fedamp:FedAMP",
         "similar clients attend to each other",
         "Huang et al., AAAI 2021",
+    ),
+    "fedavgm": Entry("acclimate.aggregators.fedavgm:FedAvgM", "the mean, with momentum", "Hsu et al., 2019"),
+    "pfedgraph": Entry(
+        "acclimate.aggregators.pfedgraph:PFedGraph",
+        "a collaboration graph by the angles of updates",
+        "Ye et al., ICML 2023",
+    ),
+    "ldawa": Entry(
+        "acclimate.aggregators.ldawa:LDAWA",
+        "weigh each layer by its angle to the global model",
+        "Rehman et al., ICCV 2023",
+    ),
+    "tsa": Entry(
+        "acclimate.aggregators.tsa:TSA",
+        "attention over time and clients, on signatures",
+        "Zhang et al., KDD 2024",
     ),
 }
 
@@ -160,6 +211,8 @@ PHASES = {**TRAINING, **CALIBRATION}
 SYSTEMS: dict[str, dict[str, Any]] = {
     "atp": {"phases": [{"name": "atp", "rounds": 400}], "adapter": "atp"},
     "bbse": {"phases": [{"name": "bbse", "rounds": 1}], "adapter": "bbse"},
+    "eata": {"phases": [{"name": "eata", "rounds": 1}], "adapter": "eata"},
+    "surgical": {"phases": [{"name": "surgical", "rounds": 1}], "adapter": "surgical"},
 }
 
 ROOMS: dict[str, dict[str, Entry]] = {

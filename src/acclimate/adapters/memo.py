@@ -1,0 +1,74 @@
+"""MEMO: marginal entropy minimisation with one test point (Zhang et al., NeurIPS 2022)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from acclimate.contracts import Adapter
+from acclimate.options import Count, Positive
+
+
+class MEMO(Adapter):
+    """Move all parameters down the entropy of the mean prediction over copies of one image, then predict that image.
+
+    As in ATP's comparison: one step from the source model for each image alone, batch norms with the source's
+    statistics, and copies that are random crops of the padded image, flipped half of the time, instead of AugMix.
+    Nothing is carried over.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        *,
+        lr: Positive = 0.005,
+        copies: Count = 16,
+        padding: Count = 4,
+        flip: bool = True,
+    ) -> None:
+        super().__init__(net.requires_grad_(True))
+        self.lr, self.copies, self.padding, self.flip = lr, copies, padding, flip
+
+    def predict(self, x: Tensor) -> Tensor:
+        logits = [
+            after_step(self.net, image, crops(image, self.copies, self.padding, self.flip), self.lr) for image in x
+        ]
+        return torch.stack(logits)
+
+
+def after_step(net: nn.Module, image: Tensor, copies: Tensor, lr: float) -> Tensor:
+    """Logits of one image after an SGD step on its copies; the model itself is left as it was."""
+    tensors = dict(net.named_parameters())
+    with torch.enable_grad():
+        loss = marginal_entropy(net(copies))
+    gradients = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True, materialize_grads=True)
+    with torch.no_grad():
+        moved = {name: tensors[name] - lr * gradient for name, gradient in zip(tensors, gradients, strict=True)}
+        logits: Tensor = functional_call(net, moved, (image.unsqueeze(0),))
+    return logits.squeeze(0)
+
+
+def marginal_entropy(logits: Tensor) -> Tensor:
+    """The entropy of the mean prediction, in nats: eq. (2) of the mean of eq. (1).
+
+    >>> round(float(marginal_entropy(torch.tensor([[20.0, 0.0], [0.0, 20.0]]))), 4)  # sure, but of different classes
+    0.6931
+    """
+    log_p = logits.log_softmax(-1).logsumexp(0) - math.log(len(logits))
+    return -(log_p.exp() * log_p).sum()
+
+
+def crops(image: Tensor, copies: int, padding: int, flip: bool) -> Tensor:
+    """Random crops [copies, C, H, W] of an image with a black border, each flipped with probability one half."""
+    _, height, width = image.shape
+    padded = F.pad(image, [padding] * 4)
+    top, left = torch.randint(2 * padding + 1, (2, copies, 1))
+    flipped = torch.rand(copies, 1) < 0.5
+    rows, columns = top + torch.arange(height), left + torch.arange(width)
+    if flip:
+        columns = torch.where(flipped, columns.flip(1), columns)
+    return padded[:, rows.unsqueeze(2), columns.unsqueeze(1)].transpose(0, 1)

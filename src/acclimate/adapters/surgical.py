@@ -1,0 +1,46 @@
+"""Surgical: one entropy step on the block that was chosen on source data (Lee et al., ICLR 2023)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from acclimate import params
+from acclimate.contracts import Adapter
+from acclimate.losses import entropy
+from acclimate.models.blocks import blocks
+from acclimate.options import Positive
+from acclimate.params import Params
+
+
+class Surgical(Adapter):
+    """Move one block down the entropy of the batch, always from the source model, and predict the same batch.
+
+    The unsupervised form of ATP's comparison: eval mode, running statistics stay, each batch on its own.
+    """
+
+    needs = ("block",)
+
+    def __init__(self, net: nn.Module, *, block: str, lr: Positive = 0.01) -> None:
+        super().__init__(net.requires_grad_(False))
+        self.lr = lr
+        groups, tensors = blocks(net), dict(net.named_parameters())
+        if block not in groups:
+            raise ValueError(
+                f"{type(net).__name__} has no block '{block}', only {', '.join(groups)}; choose on this model"
+            )
+        self.trained: Params = {name: tensors[name].requires_grad_() for name in groups[block]}
+        self.source = {name: params.copy(tensor) for name, tensor in self.trained.items()}
+
+    def moving(self) -> Params:
+        return self.trained
+
+    def adapt(self, x: Tensor) -> None:
+        params.assign(self.trained, self.source)
+        with torch.enable_grad():
+            loss = entropy(self.net(x)).mean()
+        wanted = list(self.trained.values())
+        gradients = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            for tensor, gradient in zip(wanted, gradients, strict=True):
+                tensor -= self.lr * gradient

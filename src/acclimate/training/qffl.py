@@ -1,0 +1,71 @@
+"""q-FFL: fair federated learning by q-FedAvg (Li et al., ICLR 2020, Algorithm 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acclimate import params
+from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
+from acclimate.examples import Examples
+from acclimate.options import NonNegative
+from acclimate.params import Params
+from acclimate.sgd import LocalSGD
+
+
+class Update(NamedTuple):
+    """What a client sends."""
+
+    delta: Params  # Δ_k
+    h: Tensor  # h_k
+    statistics: Params  # of batch norms
+
+
+@dataclass(frozen=True)
+class QFFL(Algorithm[Params, None]):
+    """Minimise Σ_k F_k^(q+1) / (q + 1): the worse off a client is, the more its update counts.
+
+    q = 0 gives the plain mean of the clients' models, each client counted once (the paper draws clients in proportion
+    to their examples; here every cohort is uniform). F_k is the training loss, in eval mode, of the model as sent.
+    Batch statistics have no gradient and are averaged.
+    """
+
+    local: LocalSGD = LocalSGD()
+    q: NonNegative = 1.0
+
+    def init(self, task: Task) -> Params:
+        return params.of(task.build(None))  # w_0
+
+    def client_update(self, w: Params, state: None, client: Client) -> tuple[Reply, None]:
+        net = client.net(w)
+        f = mean_loss(net, client.train) + 1e-10  # F_k(w^t); not zero, for its powers
+        self.local.fit(net, client.train, client.rng)  # w̄_k
+        lipschitz = 1 / self.local.lr  # L
+        after = params.of(net)
+        step = {name: lipschitz * (w[name] - after[name]) for name, _ in net.named_parameters()}  # Δw_k
+        delta = {name: f**self.q * tensor for name, tensor in step.items()}  # Δ_k = F_k^q Δw_k
+        squared = params.dot(step, step).double()
+        h = self.q * f ** (self.q - 1) * squared + lipschitz * f**self.q  # h_k
+        statistics = {name: tensor for name, tensor in after.items() if name not in step}
+        return Reply(Update(delta, h, statistics), metrics={"loss": f}), None
+
+    def server_update(self, w: Params, replies: Replies) -> Params:
+        mean: Update = replies.mean()
+        # w − Σ_k Δ_k / Σ_k h_k
+        moved = {name: w[name] - (delta / mean.h).to(delta.dtype) for name, delta in mean.delta.items()}
+        return {name: {**moved, **mean.statistics}[name] for name in w}
+
+    def export(self, w: Params, state: None) -> Knowledge:
+        return {"model": w}
+
+
+@torch.no_grad()
+def mean_loss(net: nn.Module, examples: Examples) -> float:
+    """The mean cross-entropy over all examples, in eval mode."""
+    net.eval()
+    total = sum(float(F.cross_entropy(net(x), y, reduction="sum")) for x, y in examples.batches(500))
+    return total / max(len(examples), 1)
