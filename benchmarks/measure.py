@@ -28,7 +28,12 @@ class Line(NamedTuple):
         return f"{self.what:<68} {self.value:>6.2f}   {spread:<16} {self.required:<8} {mark}"
 
 
-def interleave(sides: Mapping[str, Callable[[], object]], repeats: int, budget: float = 45.0) -> dict[str, list[float]]:
+def interleave(
+    sides: Mapping[str, Callable[[], object]],
+    repeats: int,
+    budget: float = 45.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
     """Seconds of each side, run in turn (A B C, A B C, ...): what else the machine does hits all alike.
 
     On a busy machine it may take too long: then fewer turns, once the budget of seconds is used up.
@@ -40,9 +45,9 @@ def interleave(sides: Mapping[str, Callable[[], object]], repeats: int, budget: 
             print(f"  only {turn} of {repeats} turns, for want of time")
             break
         for name, side in sides.items():
-            start = time.perf_counter()
+            start = clock()
             side()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
         longest = max(longest, sum(times[-1] for times in seconds.values()))
     return seconds
 

@@ -2,7 +2,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -208,11 +207,7 @@ def test_show_scenario_names_what_is_wrong(call, words, message):
     assert message in err
 
 
-def test_data_preview_draws_a_sheet_and_never_overwrites(call, tmp_path, monkeypatch):
-    data = Path(__file__).resolve().parents[3] / "shared" / "data"
-    if not (data / "frost.npz").exists():
-        pytest.skip("data set not here: frost.npz")
-    monkeypatch.setenv("ACCLIMATE_DATA", str(data))
+def test_data_preview_draws_a_sheet_and_never_overwrites(call, tmp_path):
     (tmp_path / "there.png").write_text("mine")
     code, _, err = call("data", "preview", "there.png")
     assert code == 2

@@ -19,7 +19,7 @@ def uploads(number, slot=0):
 
 @pytest.mark.parametrize("name", AGGREGATORS)
 @pytest.mark.parametrize("number", [1, 2, 5])
-def test_aggregator_mixes_as_it_says(name, number):
+def test_aggregator_rows_sum_to_one(name, number):
     aggregator = AGGREGATORS[name].load()()
     some = uploads(number)
     mix = aggregator.mix(aggregator.init(some), some, 0)

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -141,3 +141,31 @@ def test_train_counts_bytes_up_and_down():
     metrics = {(c, name): v for _, c, name, v in run(Counting()).checkpoint.metrics()}
     assert metrics[0, "bytes_down"] == 4  # one float32
     assert metrics[0, "bytes_up"] == 4
+
+
+class Weighing(Counting):
+    """Replies with the number of parameters of the client's model, which is its own."""
+
+    def client_update(self, message, state, client):
+        net = client.net(client.task.build(client.id).state_dict())
+        return Reply({"id": torch.tensor([float(sum(p.numel() for p in net.parameters()))])}), state
+
+
+def test_train_gives_devices_of_different_kinds_their_own_model():
+    build = replace(battery.build("mlp"), variants=({"hidden": (4,)}, {"hidden": (8, 8)}))
+    assert [build.variant(client) for client in (None, 0, 1, 2, 3)] == [0, 0, 1, 0, 1]
+    sizes = {id: sum(p.numel() for p in build(id).parameters()) for id in range(4)}
+    assert sizes[0] == sizes[2] != sizes[1] == sizes[3]
+    outcome = train(Weighing(), battery.population(), build, rounds=1)
+    assert outcome.export(0)["model"]["total"].item() == sum(sizes.values()) / 4
+
+
+def test_train_refuses_to_average_different_models():
+    build = replace(battery.build("mlp"), variants=({"hidden": (4,)}, {"hidden": (8, 8)}))
+
+    class Own(Weighing):
+        def client_update(self, message, state, client):
+            return Reply({k: v for k, v in client.task.build(client.id).state_dict().items()}), state
+
+    with pytest.raises(ValueError, match="differ in structure"):
+        train(Own(), battery.population(), build, rounds=1)

@@ -172,3 +172,13 @@ def test_yaml_cannot_run_code(tmp_path):
     path.write_text("name: !!python/object/apply:os.system ['true']")
     with pytest.raises(ConfigError, match="not readable as YAML"):
         read(path)
+
+
+def test_devices_may_have_models_of_different_sizes():
+    raw = copy.deepcopy(PLAIN)
+    raw["model"] = {"name": "fedtta-cnn", "variants": [{"width": "small"}, {"width": "medium"}, {"width": "big"}]}
+    raw["systems"] = ["none"]
+    assert parse(raw).variants == ({"width": "small"}, {"width": "medium"}, {"width": "big"})
+    raw["model"]["variants"][1]["width"] = "huge"
+    with pytest.raises(ConfigError, match=r"model.variants.1.width: expected 'small', 'medium' or 'big'; found 'huge'"):
+        parse(raw)

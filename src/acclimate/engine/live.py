@@ -1,4 +1,4 @@
-"""The one live model of a process: parameters are loaded into it in place, never a copy per client."""
+"""The live models of a process, one per architecture: parameters are loaded in place, never a copy per client."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from acclimate import params
 
 
 class Live:
-    """Hands out the same module again and again, as new: parameters loaded, everything trainable, in train mode."""
+    """Hands out the same module again and again, as new: parameters loaded, everything trainable, in train mode.
+
+    Recipes for devices that differ (`Build.variant`) get one module per variant.
+    """
 
     def __init__(self, build: Callable[[int | None], nn.Module]) -> None:
         self._build = build
-        self._net: nn.Module | None = None
+        self._nets: dict[int, nn.Module] = {}
 
-    def __call__(self, values: Mapping[str, Tensor]) -> nn.Module:
-        if self._net is None:
-            self._net = self._build(None)
-        net = params.load(self._net, values).requires_grad_(True).train()
+    def __call__(self, values: Mapping[str, Tensor], client: int | None = None) -> nn.Module:
+        variant = self._build.variant(client) if hasattr(self._build, "variant") else 0
+        if variant not in self._nets:
+            self._nets[variant] = self._build(client)
+        net = params.load(self._nets[variant], values).requires_grad_(True).train()
         net.zero_grad()
         return net
 

@@ -88,7 +88,7 @@ class Testing:
 
     def alone(self, task: dict[str, Any]) -> tuple[Paused, list[Score], list[tuple[int, bytes]]]:
         """A client's stream from where it stands, until its end or until the time for one piece is over."""
-        adapter, first, _ = self._for(task["known"])
+        adapter, first, _ = self._for(task)
         stream, paused = self.streams[task["member"]], task["paused"]
         slots, begin = self._slots_of(task["member"]), time.monotonic()
         adapter.load_state(trees.load(paused.state or first))
@@ -108,13 +108,13 @@ class Testing:
 
     def start(self, task: dict[str, Any]) -> tuple[bytes, bytes]:
         """A client's first state, and what it would share before any adaptation."""
-        adapter, first, _ = self._for(task["known"])
+        adapter, first, _ = self._for(task)
         adapter.load_state(trees.load(first))
         return first, trees.dump(self._upload(adapter, task, None, 0))
 
     def adapt(self, task: dict[str, Any]) -> tuple[bytes, bytes | None, float, bytes | None]:
         """The first half of an exchange: state and upload after adapting; no upload if it is not finite."""
-        adapter, first, source = self._for(task["known"])
+        adapter, first, source = self._for(task)
         stream, t = self.streams[task["member"]], task["slot"]
         slots = self._slots_of(task["member"])
         before = first if self._resets(slots, t) else task["state"]
@@ -128,7 +128,7 @@ class Testing:
 
     def predict(self, task: dict[str, Any]) -> tuple[bytes, Score, list[list[int]]]:
         """The second half: take the download, predict the same batch."""
-        adapter, _, _ = self._for(task["known"])
+        adapter, _, _ = self._for(task)
         stream, t = self.streams[task["member"]], task["slot"]
         slot = self._slots_of(task["member"])[t]
         adapter.load_state(trees.load(task["state"]))
@@ -140,13 +140,15 @@ class Testing:
         values = {**_judge(logits, y, tally), "seconds": seconds}
         return trees.dump(adapter.state()), Score(stream.client, stream.name, t, slot.shift, values), tally
 
-    def _for(self, known: bytes | None) -> tuple[Adapter, bytes, nn.Module | None]:
+    def _for(self, task: Mapping[str, Any]) -> tuple[Adapter, bytes, nn.Module | None]:
         """The adapter with its first state: one per process, or a new one where clients know different things."""
+        known = task["known"]
         if known is not None or "shared" not in self._adapter:
             knowledge: Knowledge = trees.load(known if known is not None else self.known or b"")
-            net, source = self._live(knowledge["model"]), None
+            client = None if known is None else self.streams[task["member"]].client
+            net, source = self._live(knowledge["model"], client), None
             if self.signs:
-                source = self._source(knowledge["model"]).requires_grad_(False).eval()
+                source = self._source(knowledge["model"], client).requires_grad_(False).eval()
             seed_call(self.seed, "test", "make")
             adapter = self.make(net, **{name: knowledge[name] for name in self.needs})
             made = (adapter, trees.dump(adapter.state()), source)

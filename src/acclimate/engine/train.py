@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -117,7 +118,7 @@ class Phase:
             train=self.population.examples(train),
             validation=self.population.examples(validation),
             task=self.task,
-            net=self.live,
+            net=partial(self.live, client=id),
             rng=generator(*place, "batches"),
             known=known,
         )

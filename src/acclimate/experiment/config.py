@@ -99,6 +99,7 @@ class Experiment:
     name: str
     scenario: Chosen
     model: Chosen
+    variants: tuple[Mapping[str, Any], ...]  # options of the model by device, client k has number k mod their length
     systems: tuple[System, ...]
     test: Test
     test_scenario: Chosen | None
@@ -109,7 +110,7 @@ class Experiment:
         return {
             "name": self.name,
             "scenario": self.scenario.plain,
-            "model": self.model.plain,
+            "model": {**self.model.plain, "variants": [dict(variant) for variant in self.variants]},
             "systems": [system.plain() for system in self.systems],
             "test": {**vars(self.test), "scenario": self.test_scenario.plain if self.test_scenario else None},
             "seeds": list(self.seeds),
@@ -204,7 +205,8 @@ class _Reader:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
             self.problems.append(f"name: expected letters, digits and . _ + - only; found {name!r}")
         scenario = self.chosen(raw.get("scenario", "twofold"), "scenario", SCENARIOS)
-        model = self.chosen(raw.get("model", "mlp"), "model", MODELS)
+        model = self.chosen(raw.get("model", "mlp"), "model", MODELS, ("variants",))
+        variants = self.variants(raw.get("model", "mlp"))
         test, test_scenario = self.test(raw.get("test") or {})
         seeds = self.seeds(raw.get("seeds", [0]))
         shared = [self.phase(item, f"phases.{i}") for i, item in self._list(raw, "phases", "")]
@@ -217,7 +219,8 @@ class _Reader:
         ]
         if self.problems or scenario is None or model is None:
             return None
-        return Experiment(str(name), scenario, model, tuple(s for s in systems if s), test, test_scenario, seeds)
+        chosen = tuple(system for system in systems if system)
+        return Experiment(str(name), scenario, model, variants, chosen, test, test_scenario, seeds)
 
     def chosen(self, raw: Any, path: str, table: Mapping[str, Entry], reserved: Sequence[str] = ()) -> Chosen | None:
         """Something of a catalog table: a bare name, or a mapping with its name and options."""
@@ -234,6 +237,18 @@ class _Reader:
         values, plain, problems = check(target, options, path, ("name", *reserved))
         self.problems += problems
         return None if problems else Chosen(name, target, values, {"name": name, **plain})
+
+    def variants(self, raw: Any) -> tuple[Mapping[str, Any], ...]:
+        """Devices that differ: lists of options of the model, such as variants: [{width: small}, {width: big}]."""
+        listed = raw.get("variants") if isinstance(raw, dict) else None
+        if listed is None:
+            return ()
+        if not isinstance(listed, list) or not listed or not all(isinstance(item, dict) for item in listed):
+            self.problems.append(f"model.variants: expected a list of options; found {listed!r}")
+            return ()
+        base = {key: value for key, value in raw.items() if key != "variants"}
+        made = [self.chosen({**base, **item}, f"model.variants.{i}", MODELS) for i, item in enumerate(listed)]
+        return tuple({key: m.options[key] for key in item} for m, item in zip(made, listed, strict=True) if m)
 
     def phase(self, raw: Any, path: str) -> PhaseChoice | None:
         given = {"name": raw} if isinstance(raw, str) else raw

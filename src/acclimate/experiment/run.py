@@ -161,7 +161,13 @@ class _Session:
             tested = self.experiment.test_scenario.make().build(seed)
         model = self.experiment.model
         build = Build(
-            model.target, population.classes, population.shape, population.mean, population.std, model.options
+            model.target,
+            population.classes,
+            population.shape,
+            population.mean,
+            population.std,
+            model.options,
+            self.experiment.variants,
         )
         self.store.note(self.run, "", -1, "streams", list(dict.fromkeys(stream.name for stream in tested.streams)))
         done: dict[str, Outcome] = {}
@@ -242,7 +248,7 @@ class _Session:
         choice, so_far = system.phases[position], system.phases[: position + 1]
         content = {
             "population": population.digest,
-            "model": self.experiment.model.plain,
+            "model": self.experiment.plain()["model"],
             "phases": [phase.plain() for phase in so_far],
             "seed": seed,
             "torch": versions()["torch"],

@@ -32,7 +32,8 @@ class UPFL(Scenario):
     MNIST, Fashion-MNIST: two random shards, maybe of one class; CIFAR-10: two distinct classes; CIFAR-100: each
     superclass cut in five; FEMNIST: by writer. `dirichlet`: the training set to half of the clients with `alpha`, the
     test set to the others with `test_alpha` (§4.4). `test_share` keeps only a part of what new clients have (§4.5);
-    `public` sets a part of everything aside as unlabelled public data (heterogeneous devices).
+    `public` sets a part of everything aside as unlabelled public data, for devices with models of different sizes
+    (`model: {name: fedtta-cnn, variants: [{width: small}, {width: medium}, {width: big}]}`).
     """
 
     data: str = "mnist"
