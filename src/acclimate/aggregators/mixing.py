@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from acclimate import params
@@ -18,6 +19,23 @@ def mix(matrix: Tensor, uploads: Sequence[Upload]) -> list[Params]:
         {name: params.combine(row, [upload.params[name] for upload in uploads]) for name in uploads[0].params}
         for row in matrix
     ]
+
+
+def total_variances(matrix: Tensor, uploads: Sequence[Upload]) -> list[Params]:
+    """Every `running_var` v_j of the uploads by the law of total variance, Σ_j W_ij (v_j + (m_j − m̄_i)²).
+
+    The means m_j are the tensor `running_mean` of the same layer, and m̄_i = Σ_j W_ij m_j.
+    """
+    w, downloads = matrix.double(), [Params() for _ in uploads]
+    for name, like in uploads[0].params.items():
+        mean_of = f"{name.removesuffix('running_var')}running_mean"
+        if name.endswith("running_var") and mean_of in uploads[0].params:
+            m = torch.stack([upload.params[mean_of].double() for upload in uploads])
+            v = torch.stack([upload.params[name].double() for upload in uploads])
+            between = torch.stack([row @ (m - mean).square() for row, mean in zip(w, w @ m, strict=True)])
+            for download, variance in zip(downloads, w @ v + between, strict=True):
+                download[name] = params.cast(variance, like.dtype)
+    return downloads
 
 
 class Matrix(Aggregator[None]):

@@ -1,0 +1,57 @@
+"""FedAvgM at test time: the mean of all uploads, with momentum on the server (Hsu et al., 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from acclimate import params
+from acclimate.contracts import Aggregator, Mix, Upload
+from acclimate.options import Decay, Positive
+from acclimate.params import Params
+
+AVERAGED = ("running_mean", "running_var", "num_batches_tracked")  # statistics have no momentum, as in training
+
+
+class State(NamedTuple):
+    """The server's model and its velocity."""
+
+    w: Params
+    v: Params
+
+
+@dataclass(frozen=True)
+class FedAvgM(Aggregator[State]):
+    """v ← β v + (w − Σ_k (n_k / n) w_k), w ← w − lr v; everybody gets w.
+
+    Statistics of batch norms are averaged. An entry that is nowhere negative, such as a probability, stays so.
+    """
+
+    beta: Decay = 0.9  # β
+    lr: Positive = 1.0  # of the server
+
+    def init(self, start: Sequence[Upload]) -> State:
+        w = params.mean([upload.params for upload in start], [1.0] * len(start))
+        return State(w, {})
+
+    def mix(self, state: State, uploads: Sequence[Upload], slot: int) -> Mix:
+        if not uploads:
+            return Mix([], state)
+        mean = params.mean([upload.params for upload in uploads], [upload.weight for upload in uploads])
+        w, v = dict(mean), dict(state.v)
+        for name in mean:
+            if name in state.w and not name.endswith(AVERAGED) and mean[name].is_floating_point():
+                delta = state.w[name] - mean[name]
+                v[name] = self.beta * v[name] + delta if name in v else delta
+                moved = state.w[name] - self.lr * v[name]
+                w[name] = torch.where(_lowest(name, uploads) >= 0, moved.clamp(min=0), moved)
+        downloads = [{name: tensor.clone() for name, tensor in w.items()} for _ in uploads]
+        return Mix(downloads, State(w, v))
+
+
+def _lowest(name: str, uploads: Sequence[Upload]) -> Tensor:
+    return torch.stack([upload.params[name] for upload in uploads]).amin(0)
