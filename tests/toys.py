@@ -197,6 +197,6 @@ def population(
     )
 
 
-def same(found: Tensor, golden: Any) -> None:
+def assert_same(found: Tensor, golden: Any) -> None:
     """Equal to a golden array, to the tolerance of float64."""
     torch.testing.assert_close(found, torch.from_numpy(np.asarray(golden)).to(found.dtype), rtol=1e-9, atol=1e-9)

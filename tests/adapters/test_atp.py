@@ -70,12 +70,12 @@ def golden_logits(alpha, **options):
 @pytest.mark.parametrize("alpha", ["zero", "alpha0"])
 def test_atp_batch_agrees_with_golden_vectors(alpha):
     logits, core = golden_logits(alpha, online=False)
-    toys.same(logits, core[f"logits_batch/{alpha}"])
+    toys.assert_same(logits, core[f"logits_batch/{alpha}"])
 
 
 def test_atp_online_agrees_with_golden_vectors():
     logits, core = golden_logits("zero")
-    toys.same(logits, core["logits_online/zero"])
+    toys.assert_same(logits, core["logits_online/zero"])
     logits, core = golden_logits("alpha0")
     y = torch.from_numpy(toys.golden("atp/inputs.npz")["Y0"])
     loss = nn.functional.cross_entropy(logits.flatten(0, 1), y).item()

@@ -89,7 +89,7 @@ def test_memo_agrees_with_golden_vectors():
     arrays, net = toys.golden("atp/baselines.npz"), toys.golden_net().eval()
     images, copies = (torch.from_numpy(arrays[name]).double() for name in ("memo_X", "memo_aug"))
     with torch.no_grad():
-        toys.same(net(images), arrays["memo_logits_before"])
-        toys.same(torch.stack([marginal_entropy(net(c)) for c in copies]), arrays["memo_marginal_entropy"])
+        toys.assert_same(net(images), arrays["memo_logits_before"])
+        toys.assert_same(torch.stack([marginal_entropy(net(c)) for c in copies]), arrays["memo_marginal_entropy"])
     logits = torch.stack([after_step(net, x, c, lr=0.005) for x, c in zip(images, copies, strict=True)])
     torch.testing.assert_close(logits, toys.golden_logits("memo"), **toys.TIGHT)

@@ -84,7 +84,7 @@ def test_shot_pseudo_labels_change_the_step(centroids):
 
 def test_shot_with_a_tiny_rate_equals_batch_statistics():
     net, x = BUILD(None), toys.examples(6).x
-    with torch.no_grad(), batch_statistics(net):
+    with torch.no_grad(), batch_statistics(net, 2):
         plain = net.eval()(x)
     adapter = SHOT(net, lr=1e-12)
     adapter(x)

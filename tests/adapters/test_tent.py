@@ -40,7 +40,7 @@ def test_tent_first_adam_step_has_the_length_of_the_rate():
 
 def test_tent_with_a_tiny_rate_equals_batch_statistics():
     net, x = BUILD(None), toys.examples(6).x
-    with torch.no_grad(), batch_statistics(net):
+    with torch.no_grad(), batch_statistics(net, 2):
         plain = net.eval()(x)
     adapter = Tent(net, lr=1e-12)
     adapter(x)
@@ -94,7 +94,7 @@ def test_tent_without_norm_layers_names_itself():
 def test_tent_on_2d_layers_trains_only_those_and_uses_batch_statistics_everywhere():
     net, x = toys.golden_build(), toys.examples(6, channels=3, side=18).x.double()
     before, adapter = params.of(net), Tent(net, lr=0.05, layers="2d")
-    with torch.no_grad(), batch_statistics(net):
+    with torch.no_grad(), batch_statistics(net, 2):
         plain = net(x)
     assert torch.equal(adapter(x), plain)
     after = params.of(net)

@@ -90,11 +90,11 @@ def test_tsa_forward_agrees_with_the_authors():
     (x,) = arrays("X")
     model = TSBlock(x)
     made = model.attend(model.inputs(), model.identity())
-    toys.same(made.a_t, arrays("A_T")[0])
-    toys.same(made.x_ta[..., :16], arrays("X_TA")[0])
-    toys.same(made.a_s, arrays("A_S")[0])
-    toys.same(made.a_s[-1], arrays("W0")[0])
-    toys.same(made.x_tsa.transpose(0, 1), arrays("X_TSA")[0])
+    toys.assert_same(made.a_t, arrays("A_T")[0])
+    toys.assert_same(made.x_ta[..., :16], arrays("X_TA")[0])
+    toys.assert_same(made.a_s, arrays("A_S")[0])
+    toys.assert_same(made.a_s[-1], arrays("W0")[0])
+    toys.assert_same(made.x_tsa.transpose(0, 1), arrays("X_TSA")[0])
     for loss, name in (("mse", "loss_reg_mse"), ("norm", "loss_reg_frob")):
         assert loss_of(made, x, 1.0, loss) == pytest.approx(arrays(name)[0].item(), abs=1e-9)
 
@@ -104,7 +104,7 @@ def test_tsa_masked_pass_agrees_with_the_authors(kind):
     x, augmented = arrays("X", f"X_TSA_aug_{kind}")
     model = TSBlock(x)
     made = model.attend(model.inputs(), model.identity(), fixed(kind == "hadamard"))
-    toys.same(made.x_tsa[10:].transpose(0, 1), augmented)
+    toys.assert_same(made.x_tsa[10:].transpose(0, 1), augmented)
     regular, robust = arrays("loss_reg_mse", f"loss_robust_mse_{kind}")
     assert loss_of(made, x, 0.5, "mse") == pytest.approx((regular + robust / 2).item(), abs=1e-9)
     if kind == "neginf":
@@ -128,10 +128,10 @@ def test_tsa_training_agrees_with_the_authors(run, steps):
     x, w = arrays("X", f"W_{run}_k{steps}")
     draws = fixed(options["masked"] == "hadamard") if options["masked"] else None
     fit = ts_block.fit(TSBlock(x, bias=options["bias"]), draws, epochs=steps, loss=options["loss"])
-    toys.same(fit.w, w)
+    toys.assert_same(fit.w, w)
     if not options["masked"]:
         names = [f"P_{run}_k{steps}_{name}_weight" for name in ("TA1_fc_q", "TA1_fc_k", "SA1_geo_q", "SA1_geo_k")]
-        toys.same(fit.block[:16], torch.cat([weight.T for weight in arrays(*names)], 1))
+        toys.assert_same(fit.block[:16], torch.cat([weight.T for weight in arrays(*names)], 1))
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -150,7 +150,7 @@ def test_tsa_losses_agree_with_the_authors(run):
 def test_tsa_of_the_best_epoch_agrees_with_the_authors(epochs):
     x, w = arrays("X", f"W_ref_ST_attention_reg_E{epochs}")
     aggregator = TSA(lam=0.0, bias=True, pick="best", epochs=epochs)
-    toys.same(stream(aggregator, x)[-1], w)
+    toys.assert_same(stream(aggregator, x)[-1], w)
 
 
 def stream(aggregator, x):
@@ -164,12 +164,12 @@ def stream(aggregator, x):
 
 def test_tsa_ablations_agree_with_the_authors():
     x, windows, without_time, similarity = arrays("X", "W_stream_T10", "W0_wotime", "att_sim")
-    toys.same(torch.stack(stream(TSA(ablation="ts-sim"), x)), windows)
-    toys.same(stream(TSA(ablation="no-time", epochs=0), x)[-1], without_time)
-    toys.same(stream(TSA(ablation="s-sim"), x)[-1], similarity)
+    toys.assert_same(torch.stack(stream(TSA(ablation="ts-sim"), x)), windows)
+    toys.assert_same(stream(TSA(ablation="no-time", epochs=0), x)[-1], without_time)
+    toys.assert_same(stream(TSA(ablation="s-sim"), x)[-1], similarity)
     model = TSBlock(x, time=False)
     made = model.attend(model.inputs(), model.identity())
-    toys.same(made.x_tsa.transpose(0, 1), arrays("X_SA_wotime")[0])
+    toys.assert_same(made.x_tsa.transpose(0, 1), arrays("X_SA_wotime")[0])
 
 
 def test_tsa_graph_agrees_with_the_authors():
@@ -187,8 +187,8 @@ def test_tsa_mixes_statistics_as_the_authors(layer, total):
     before = torch.arange(9)
     bank = Bank(before, {i: Seen(before, x[i, :9]) for i in range(len(x))})
     downloads = TSA(bias=True, lam=0.0, total_variance=total).mix(bank, some, 9).downloads
-    toys.same(torch.stack([download["bn.running_mean"] for download in downloads]), mean)
-    toys.same(torch.stack([download["bn.running_var"] for download in downloads]), variance)
+    toys.assert_same(torch.stack([download["bn.running_mean"] for download in downloads]), mean)
+    toys.assert_same(torch.stack([download["bn.running_var"] for download in downloads]), variance)
 
 
 # The gradient written by hand.

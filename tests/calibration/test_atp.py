@@ -106,7 +106,7 @@ def test_atp_agrees_with_golden_trajectories(start, batches):
     x, y = torch.from_numpy(inputs["X0"][: 20 * batches]).double(), inputs["Y0"][: 20 * batches]
     algorithm = ATP(lr=float(core["lr"]))
     reply, _ = algorithm.client_update(golden_rates(core, alpha), None, client(toys.golden_net(), x, y))
-    toys.same(torch.stack(list(reply.update.values())), core[f"alpha_after/{start}/{batches}"])
+    toys.assert_same(torch.stack(list(reply.update.values())), core[f"alpha_after/{start}/{batches}"])
     assert reply.metrics["loss"] == pytest.approx(float(core[f"train_loss/{start}/{batches}"]), abs=1e-9)
 
 
@@ -122,9 +122,9 @@ def test_atp_agrees_with_golden_server_rounds():
             replies.add(id, reply)
             each.append(torch.stack(list(reply.update.values())))
         if round == 1:
-            toys.same(torch.stack(each), core["client_alpha_round1"])
+            toys.assert_same(torch.stack(each), core["client_alpha_round1"])
         rates = algorithm.server_update(rates, replies)
-        toys.same(torch.stack(list(rates.values())), core[f"server_alpha_round{round}"])
+        toys.assert_same(torch.stack(list(rates.values())), core[f"server_alpha_round{round}"])
 
 
 # --- the toy of appendix C.5: one batch norm as a classifier, under label shift ---

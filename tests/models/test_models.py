@@ -141,7 +141,7 @@ def test_batch_statistics_normalise_with_the_batch_and_leave_the_buffers():
     """(0, 2) has mean 1 and biased variance 1, so it becomes ∓1 / √(1 + 1e-5)."""
     net = toys.normed().eval()
     before, x = params.of(net), torch.tensor([0.0, 2.0]).view(2, 1, 1, 1)
-    with norms.batch_statistics(net), torch.no_grad():
+    with norms.batch_statistics(net, 2), torch.no_grad():
         inside = net(x)[:, 0]
     torch.testing.assert_close(inside, torch.tensor([-1.0, 1.0]) / (1 + 1e-5) ** 0.5)
     assert trees.equal(params.of(net), before)
@@ -151,7 +151,7 @@ def test_batch_statistics_normalise_with_the_batch_and_leave_the_buffers():
 
 def test_batch_statistics_are_put_back_after_an_error():
     net = toys.normed().train()
-    with pytest.raises(KeyError), norms.batch_statistics(net):
+    with pytest.raises(KeyError), norms.batch_statistics(net, 2):
         raise KeyError
     assert net[1].running_mean.tolist() == [0.0] and net[1].training
 

@@ -79,15 +79,15 @@ def test_modules_agree_with_golden_vectors():
     x = toys.golden_batches()[0]
     h = modules.directions(x)
     for name in names:
-        toys.same(h[name], full[f"h/{name}"])
+        toys.assert_same(h[name], full[f"h/{name}"])
     for layer in ("bn1", "bn2", "bn3", "bn4"):
         biased = modules.directions(x, unbiased=False)[f"{layer}.running_var"]
-        toys.same(biased, core[f"h_biased_var/{layer}.running_var"])
+        toys.assert_same(biased, core[f"h_biased_var/{layer}.running_var"])
     rates = dict(zip(names, torch.from_numpy(core["alpha0"]).double(), strict=True))
     modules.move(rates, h)
     for name in names:
-        toys.same(modules.tensors[name], full[f"adapted/{name}"])
+        toys.assert_same(modules.tensors[name], full[f"adapted/{name}"])
     y = torch.from_numpy(toys.golden("atp/inputs.npz")["Y0"][:20])
     gradient, loss = modules.gradients(x, y)
     assert loss == pytest.approx(float(core["ce_adapted_b0"]), abs=1e-9)
-    toys.same(torch.stack([(h[n] * gradient[n]).sum() for n in names]), core["grad_alpha_b0/none"])
+    toys.assert_same(torch.stack([(h[n] * gradient[n]).sum() for n in names]), core["grad_alpha_b0/none"])

@@ -55,7 +55,7 @@ class EATA(Tent):
     def forward(self, x: Tensor) -> Tensor:
         if len(x) == 1:
             return self.predict(x)
-        with torch.enable_grad(), batch_statistics(self.net):
+        with torch.enable_grad(), batch_statistics(self.net, len(x)):
             for _ in range(self.steps):
                 logits: Tensor = self.net(x)
                 loss = self.loss(logits)

@@ -47,7 +47,7 @@ class SHOT(Adapter):
     def forward(self, x: Tensor) -> Tensor:
         if len(x) == 1 or not self.trained:
             return self.predict(x)
-        with torch.enable_grad(), batch_statistics(self.net):
+        with torch.enable_grad(), batch_statistics(self.net, len(x)):
             z, logits = features(self.net, x, self.head)
             loss = entropy(logits).mean() - diversity(logits)  # eq. (3): L_ent + L_div
             if self.beta > 0:
@@ -65,9 +65,7 @@ class SHOT(Adapter):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        if len(x) == 1:
-            return super().predict(x)
-        with batch_statistics(self.net):
+        with batch_statistics(self.net, len(x)):
             return super().predict(x)
 
 

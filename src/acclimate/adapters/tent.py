@@ -53,7 +53,7 @@ class Tent(Adapter):
     def forward(self, x: Tensor) -> Tensor:
         if len(x) == 1:
             return self.predict(x)
-        with torch.enable_grad(), batch_statistics(self.net):
+        with torch.enable_grad(), batch_statistics(self.net, len(x)):
             for _ in range(self.steps):
                 logits: Tensor = self.net(x)
                 loss = entropy(logits).mean()  # §3.1: H(ŷ) = −Σ_c p(ŷ_c) log p(ŷ_c)
@@ -67,7 +67,5 @@ class Tent(Adapter):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        if len(x) == 1:
-            return super().predict(x)
-        with batch_statistics(self.net):
+        with batch_statistics(self.net, len(x)):
             return super().predict(x)

@@ -79,9 +79,12 @@ def before_each(layers: dict[str, _BatchNorm], do: Callable[[str, _BatchNorm, Te
 
 
 @contextmanager
-def batch_statistics(net: nn.Module) -> Iterator[None]:
-    """Let batch norms normalise with the batch, leaving their running statistics alone."""
-    layers = [module for module in net.modules() if isinstance(module, _BatchNorm)]
+def batch_statistics(net: nn.Module, images: int) -> Iterator[None]:
+    """Let batch norms normalise with the batch, leaving their running statistics alone.
+
+    A single image has no statistics of its own: then the running ones are used as ever.
+    """
+    layers = [module for module in net.modules() if isinstance(module, _BatchNorm) and images > 1]
     before = [(layer.training, layer.track_running_stats, layer.running_mean, layer.running_var) for layer in layers]
     for layer in layers:
         # Without buffers a batch norm uses the batch, in eval mode too, and counts nothing.
