@@ -14,6 +14,21 @@ SCENARIO = Twofold(size=18, source_clients=4, per_source=30, test_clients=3, maj
 TEST = Test(batch_size=7)  # 20 images a stream: three slots, the last one shorter
 
 
+def tiny(**more):
+    """A whole experiment as plain data, small enough to run in a blink."""
+    people = {"source_clients": 3, "per_source": 30, "test_clients": 3, "major": 6, "minor": 1}
+    return {
+        "name": "tiny",
+        "scenario": {"name": "twofold", "size": 18, **people},
+        "model": "shallow-cnn",
+        "phases": [{"name": "fedavg", "rounds": 2}],
+        "systems": ["tent"],
+        "test": {"batch_size": 10},
+        "seeds": [0],
+        **more,
+    }
+
+
 @cache
 def population():
     return SCENARIO.build(seed=3)

@@ -109,13 +109,11 @@ class Replies:
 
     def mean(self) -> Nest:
         """Σ_k (weight_k / Σ weight) · update_k."""
-        if self._skeleton is None:
-            raise ValueError("no client's reply could be used, so there is no mean")
-        means = [
-            params.cast(total / self._weight, getattr(torch, kind.removeprefix("torch.")))
-            for total, kind in zip(self._sums, self._types, strict=True)
-        ]
-        return trees.unflatten(means, self._skeleton)
+        return self._divided(self._weight)
+
+    def sum(self) -> Nest:
+        """Σ_k weight_k · update_k."""
+        return self._divided(1.0)
 
     def items(self) -> list[tuple[int, Reply]]:
         """Every reply with its client; only for algorithms that declare `keeps = True`."""
@@ -133,6 +131,15 @@ class Replies:
         replies = cls()
         vars(replies).update(packed)
         return replies
+
+    def _divided(self, by: float) -> Nest:
+        if self._skeleton is None:
+            raise ValueError("no client's reply could be used, so there is neither a mean nor a sum")
+        values = [
+            params.cast(total / by, getattr(torch, kind.removeprefix("torch.")))
+            for total, kind in zip(self._sums, self._types, strict=True)
+        ]
+        return trees.unflatten(values, self._skeleton)
 
     def _fold(self, skeleton: str, types: list[str], sums: list[Tensor], weight: float, count: int) -> None:
         if self._skeleton is None:

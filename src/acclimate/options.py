@@ -5,6 +5,7 @@ from typing import Annotated
 from annotated_types import Ge, Gt, Interval
 
 Count = Annotated[int, Ge(1)]
+Whole = Annotated[int, Ge(0)]
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Interval(ge=0, le=1)]

@@ -43,6 +43,20 @@ def assign(targets: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
             tensor.copy_(values[name])
 
 
+def gradients(loss: Tensor, tensors: Mapping[str, Tensor]) -> Params:
+    """∇ of a loss with respect to each tensor; zeros where the loss does not depend on one."""
+    found = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(tensors, found, strict=True))
+
+
+def descend(loss: Tensor, tensors: Mapping[str, Tensor], lr: float) -> None:
+    """One plain gradient step on the tensors, in place."""
+    found = gradients(loss, tensors)
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor -= lr * found[name]
+
+
 def select(params: Mapping[str, Tensor], keep: Callable[[str], bool]) -> Params:
     """The entries whose name is kept."""
     return {name: tensor for name, tensor in params.items() if keep(name)}

@@ -5,6 +5,7 @@ from torch import nn
 
 import toys
 from acclimate.adapters.atp import ATP
+from acclimate.errors import MissingKnowledge
 from acclimate.models.modules import Modules
 
 
@@ -54,7 +55,7 @@ def test_atp_with_rate_one_on_statistics_is_batch_normalisation_with_unbiased_va
 
 
 def test_atp_refuses_rates_of_another_model():
-    with pytest.raises(ValueError, match="learn them on this model"):
+    with pytest.raises(MissingKnowledge, match="learn them on this model"):
         ATP(toy(), rates={"other.weight": torch.tensor(0.1)})
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import toys
-from acclimate.adapters.bbse import BBSE, to_simplex
+from acclimate.adapters.bbse import BBSE
 
 
 def votes(*classes: int, of: int = 2) -> torch.Tensor:
@@ -66,21 +66,9 @@ def test_bbse_predicts_with_the_prior_it_was_given():
     torch.testing.assert_close(adapter.predict(x), x.flatten(1) - math.log(2))
 
 
-def test_to_simplex_moves_all_positive_entries_alike():
-    """(1, 1, −3): two entries stay, (1 + 1 − 1) / 2 = ½ is taken from each. Points of the simplex stay."""
-    assert to_simplex(torch.tensor([1.0, 1.0, -3.0])).tolist() == [0.5, 0.5, 0.0]
-    assert to_simplex(torch.tensor([0.25, 0.75])).tolist() == [0.25, 0.75]
-
-
 def test_bbse_agrees_with_golden_vectors():
     arrays = toys.golden("atp/baselines.npz")
     adapter = BBSE(toys.golden_net(), confusion=torch.from_numpy(arrays["bbse_confusion_hard"]))
     torch.testing.assert_close(adapter.inverse, torch.from_numpy(arrays["bbse_pinv_hard"]), **toys.TIGHT)
     logits = torch.stack([adapter(x) for x in toys.golden_batches()])
     torch.testing.assert_close(logits, toys.golden_logits("bbse_hard"), **toys.TIGHT)
-
-
-def test_to_simplex_agrees_with_golden_vectors():
-    arrays = toys.golden("atp/baselines.npz")
-    projected = to_simplex(torch.from_numpy(arrays["simplex_in"]))
-    torch.testing.assert_close(projected, torch.from_numpy(arrays["simplex_out"]), **toys.TIGHT)

@@ -8,7 +8,7 @@ from acclimate import params, trees
 from acclimate.adapters.eata import EATA
 from acclimate.adapters.none import NoAdaptation
 from acclimate.adapters.tent import Tent
-from acclimate.errors import UnsupportedModel
+from acclimate.errors import MissingKnowledge, UnsupportedModel
 from acclimate.models.build import Build
 
 BATCH = torch.tensor([0.0, 2.0]).view(2, 1, 1, 1)
@@ -101,5 +101,5 @@ def test_eata_leaves_one_image_to_the_source_statistics():
 def test_eata_names_itself_and_its_fisher():
     with pytest.raises(UnsupportedModel, match="'eata' adapts normalisation layers"):
         EATA(toys.logistic(), fisher={})
-    with pytest.raises(ValueError, match="learn it on this model"):
+    with pytest.raises(MissingKnowledge, match="learn it on this model"):
         EATA(toys.normed(), fisher={})

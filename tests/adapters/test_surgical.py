@@ -7,6 +7,7 @@ import toys
 from acclimate import params
 from acclimate.adapters.atp import ATP
 from acclimate.adapters.surgical import Surgical
+from acclimate.errors import MissingKnowledge
 from acclimate.models.build import Build
 from acclimate.models.modules import Modules
 
@@ -46,7 +47,7 @@ def test_surgical_equals_atp_with_rates_on_its_block_only():
 
 
 def test_surgical_refuses_a_block_of_another_model():
-    with pytest.raises(ValueError, match="Sequential has no block 'layer4', only 1, 2"):
+    with pytest.raises(MissingKnowledge, match="Sequential has no block 'layer4', only 1, 2"):
         Surgical(toys.two_layers(), block="layer4")
 
 

@@ -3,7 +3,8 @@ import torch
 
 import toys
 from acclimate import trees
-from acclimate.aggregators.pfedgraph import PFedGraph, project
+from acclimate.aggregators.pfedgraph import PFedGraph
+from acclimate.simplex import to_simplex
 
 
 def mixed(aggregator, *values, weights=None, start=None):
@@ -48,7 +49,7 @@ def test_pfedgraph_minimises_its_objective():
 
 def test_pfedgraph_projection_leaves_distributions_alone():
     point = torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]], dtype=torch.float64)
-    torch.testing.assert_close(project(point), point, rtol=0, atol=1e-15)
+    torch.testing.assert_close(to_simplex(point), point, rtol=0, atol=1e-15)
 
 
 def test_pfedgraph_rounds_great_cosines_up_as_the_code():

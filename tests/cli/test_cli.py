@@ -7,18 +7,11 @@ import pytest
 import yaml
 from PIL import Image
 
+import battery
 from acclimate import __version__
 from acclimate.cli import main
 
-EXPERIMENT = {
-    "name": "tiny",
-    "scenario": {"name": "twofold", "size": 18, "source_clients": 3, "per_source": 30, "test_clients": 3, "major": 6},
-    "model": "shallow-cnn",
-    "phases": [{"name": "fedavg", "rounds": 2}],
-    "systems": ["tent", "em"],
-    "test": {"batch_size": 10},
-    "seeds": [0, 1],
-}
+EXPERIMENT = battery.tiny(systems=["tent", "em"], seeds=[0, 1])
 
 
 @pytest.fixture
@@ -56,7 +49,8 @@ def test_version(call):
     assert call("--version") == (0, f"acclimate {__version__}\n", "")
 
 
-def test_run_prints_the_table_and_a_second_time_at_once(call):
+def test_run_prints_the_table_and_a_second_time_at_once(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCLIMATE_CACHE", str(tmp_path / "cache"))  # nothing was trained before
     code, out, err = call("run", "tiny.yaml", "--workers", "1")
     assert code == 0
     assert re.search(r"tent +│ +[0-9.]+ ± [0-9.]+ │", out)

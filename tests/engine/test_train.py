@@ -5,7 +5,7 @@ import torch
 
 import battery
 from acclimate import trees
-from acclimate.contracts import Algorithm, Reply
+from acclimate.contracts import Algorithm, Replies, Reply
 from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.executor import Serial, chunks
 from acclimate.engine.train import sample, train
@@ -77,6 +77,16 @@ def test_train_keeps_the_server_state_when_nobody_is_left():
 
 def test_train_gives_algorithms_that_keep_replies_every_one_of_them():
     assert run(Median()).export(0)["model"]["total"].item() == 1.0  # lower median of 0, 1, 2, 3
+
+
+def test_replies_sum_by_weight_where_a_mean_is_not_wanted():
+    """1 · 2 + 3 · 5 = 17, and the mean is 17 / 4."""
+    replies = Replies()
+    replies.add(0, Reply(torch.tensor(2.0), 1.0))
+    replies.add(1, Reply(torch.tensor(5.0), 3.0))
+    assert (replies.sum().item(), replies.mean().item()) == (17.0, 4.25)
+    with pytest.raises(ValueError, match="neither a mean nor a sum"):
+        Replies().sum()
 
 
 def test_train_refuses_items_of_folded_replies():

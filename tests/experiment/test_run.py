@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+import battery
 from acclimate.data.folders import cache_folder
 from acclimate.errors import MissingKnowledge, NothingSelected, RunLocked
 from acclimate.experiment.cache import lock, source_digest
@@ -16,20 +17,7 @@ from acclimate.store.database import Store
 
 
 def tiny(*overrides, **more):
-    raw = {
-        "name": "tiny",
-        "scenario": {
-            "name": "twofold", "size": 18, "source_clients": 3, "per_source": 30,
-            "test_clients": 3, "major": 6, "minor": 1,
-        },
-        "model": "shallow-cnn",
-        "phases": [{"name": "fedavg", "rounds": 2}],
-        "systems": ["tent"],
-        "test": {"batch_size": 10},
-        "seeds": [0],
-        **more,
-    }  # fmt: skip
-    return parse(raw, overrides)
+    return parse(battery.tiny(**more), overrides)
 
 
 class Told:

@@ -5,20 +5,13 @@ import sys
 import pytest
 import yaml
 
+import battery
 from acclimate.cli import main
 from acclimate.experiment import published
 from acclimate.experiment.catalog import shipped
 from acclimate.experiment.config import read
 
-EXPERIMENT = {
-    "name": "tiny",
-    "scenario": {"name": "twofold", "size": 18, "source_clients": 3, "per_source": 30, "test_clients": 3, "major": 6},
-    "model": "shallow-cnn",
-    "phases": [{"name": "fedavg", "rounds": 1}],
-    "systems": ["none", {"name": "em", "tune": {"iterations": [1, 2]}}],
-    "test": {"batch_size": 10},
-    "seeds": [0, 1],
-}
+EXPERIMENT = battery.tiny(systems=["none", {"name": "em", "tune": {"iterations": [1, 2]}}], seeds=[0, 1])
 
 
 @pytest.fixture

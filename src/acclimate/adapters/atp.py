@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from acclimate import params
 from acclimate.contracts import Adapter
+from acclimate.errors import MissingKnowledge
 from acclimate.models.modules import Modules
 from acclimate.options import NonNegative
 from acclimate.params import Params
@@ -41,7 +42,9 @@ class ATP(Adapter):
         weights = any(not name.endswith((".running_mean", ".running_var")) for name in rates)
         self.modules_ = Modules(net, "all" if stats and weights else "stats" if stats else "params")
         if self.modules_.tensors.keys() != rates.keys():
-            raise ValueError(f"the rates are for other modules than {type(net).__name__} has; learn them on this model")
+            raise MissingKnowledge(
+                f"the rates are for other modules than {type(net).__name__} has; learn them on this model"
+            )
         self.rates, self.online, self.unbiased, self.floor, self.order = rates, online, unbiased, floor, order
         self.count = 0  # k
         self.mean = params.zeros_like(self.modules_.source)  # h̄_k, or with `order: code` the mean adapted model

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from acclimate.contracts import Adapter
 from acclimate.options import PositiveShare
 from acclimate.params import Params
+from acclimate.simplex import to_simplex
 
 
 class BBSE(Adapter):
@@ -66,15 +67,3 @@ class BBSE(Adapter):
 
     def load_shared(self, shared: Params) -> None:  # type: ignore[override]
         self.load_state(shared)
-
-
-def to_simplex(v: Tensor) -> Tensor:
-    """The nearest point whose entries are non-negative and sum to one (Duchi et al., ICML 2008).
-
-    >>> to_simplex(torch.tensor([1.0, 1.0, -3.0]))
-    tensor([0.5000, 0.5000, 0.0000])
-    """
-    ordered = v.sort(descending=True).values
-    excess = (ordered.cumsum(0) - 1) / torch.arange(1, len(v) + 1, dtype=v.dtype)
-    last = int((ordered > excess).sum()) - 1
-    return (v - excess[last]).clamp_min(0)

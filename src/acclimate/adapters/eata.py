@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from acclimate import params
 from acclimate.adapters.tent import Tent
+from acclimate.errors import MissingKnowledge
 from acclimate.losses import entropy
-from acclimate.models.norms import batch_statistics, norm_layers
+from acclimate.models.norms import norm_layers
 from acclimate.options import Count, Decay, NonNegative, Positive
 from acclimate.params import Params
 from acclimate.trees import Nest
@@ -45,25 +46,14 @@ class EATA(Tent):
         norm_layers(net, "eata")  # for an error in EATA's name
         super().__init__(net, lr=lr, steps=steps, optimizer=optimizer, momentum=momentum)
         if fisher.keys() != self.trained.keys():
-            raise ValueError(f"'fisher' is of other parameters than {type(net).__name__} has; learn it on this model")
+            raise MissingKnowledge(
+                f"'fisher' is of other parameters than {type(net).__name__} has; learn it on this model"
+            )
         self.margin, self.redundancy, self.weighted = margin, redundancy, weighted
         self.beta = fisher_weight  # β
         self.fisher = {name: fisher[name].to(tensor.dtype) for name, tensor in self.trained.items()}  # ω
         self.source = {name: params.copy(tensor) for name, tensor in self.trained.items()}  # θ°
         self.mean: Tensor | None = None  # m^t: moving average of the predictions learnt from
-
-    def forward(self, x: Tensor) -> Tensor:
-        if len(x) == 1:
-            return self.predict(x)
-        with torch.enable_grad(), batch_statistics(self.net, len(x)):
-            for _ in range(self.steps):
-                logits: Tensor = self.net(x)
-                loss = self.loss(logits)
-                if loss is not None:
-                    self.optimizer.zero_grad()
-                    loss.backward()
-                    self.optimizer.step()
-        return logits.detach()  # the prediction precedes the last step
 
     def loss(self, logits: Tensor) -> Tensor | None:
         """Eq. (8), or None if no image passes the filters; remembers the predictions of those that do."""

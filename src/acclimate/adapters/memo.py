@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from acclimate import params
 from acclimate.contracts import Adapter
 from acclimate.options import Count, Positive
 
@@ -45,9 +46,9 @@ def after_step(net: nn.Module, image: Tensor, copies: Tensor, lr: float) -> Tens
     tensors = dict(net.named_parameters())
     with torch.enable_grad():
         loss = marginal_entropy(net(copies))
-    gradients = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True, materialize_grads=True)
+    gradients = params.gradients(loss, tensors)
     with torch.no_grad():
-        moved = {name: tensors[name] - lr * gradient for name, gradient in zip(tensors, gradients, strict=True)}
+        moved = params.add(tensors, gradients, -lr)
         logits: Tensor = functional_call(net, moved, (image.unsqueeze(0),))
     return logits.squeeze(0)
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acclimate import params
 from acclimate.contracts import Adapter
 from acclimate.losses import entropy
 from acclimate.models.head import features, head_of
@@ -53,11 +54,7 @@ class SHOT(Adapter):
             if self.beta > 0:
                 labels = pseudo_labels(z.detach(), logits.detach(), self.centroids)
                 loss = loss + self.beta * F.cross_entropy(logits, labels)  # eq. (7)
-        wanted = list(self.trained.values())
-        gradients = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
-        with torch.no_grad():
-            for tensor, gradient in zip(wanted, gradients, strict=True):
-                tensor -= self.lr * gradient
+        params.descend(loss, self.trained, self.lr)
         return logits.detach()
 
     def adapt(self, x: Tensor) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from acclimate import params
 from acclimate.contracts import Adapter
+from acclimate.errors import MissingKnowledge
 from acclimate.losses import entropy
 from acclimate.models.blocks import blocks
 from acclimate.options import Positive
@@ -26,7 +27,7 @@ class Surgical(Adapter):
         self.lr = lr
         groups, tensors = blocks(net), dict(net.named_parameters())
         if block not in groups:
-            raise ValueError(
+            raise MissingKnowledge(
                 f"{type(net).__name__} has no block '{block}', only {', '.join(groups)}; choose on this model"
             )
         self.trained: Params = {name: tensors[name].requires_grad_() for name in groups[block]}
@@ -39,8 +40,4 @@ class Surgical(Adapter):
         params.assign(self.trained, self.source)
         with torch.enable_grad():
             loss = entropy(self.net(x)).mean()
-        wanted = list(self.trained.values())
-        gradients = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
-        with torch.no_grad():
-            for tensor, gradient in zip(wanted, gradients, strict=True):
-                tensor -= self.lr * gradient
+        params.descend(loss, self.trained, self.lr)

@@ -56,11 +56,16 @@ class Tent(Adapter):
         with torch.enable_grad(), batch_statistics(self.net, len(x)):
             for _ in range(self.steps):
                 logits: Tensor = self.net(x)
-                loss = entropy(logits).mean()  # §3.1: H(ŷ) = −Σ_c p(ŷ_c) log p(ŷ_c)
-                self.optimizer.zero_grad()
-                loss.backward()
-                self.optimizer.step()
+                loss = self.loss(logits)
+                if loss is not None:
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
         return logits.detach()  # the prediction precedes the last step
+
+    def loss(self, logits: Tensor) -> Tensor | None:
+        """What a step goes down; None: there is nothing to learn from this batch."""
+        return entropy(logits).mean()  # §3.1: H(ŷ) = −Σ_c p(ŷ_c) log p(ŷ_c)
 
     def adapt(self, x: Tensor) -> None:
         self(x)

@@ -14,6 +14,7 @@ from acclimate.aggregators.mixing import mix
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.options import Positive, Share
 from acclimate.params import Params
+from acclimate.simplex import to_simplex
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class PFedGraph(Aggregator[Params]):
             return Mix([], state)
         cosine = self._cosines(torch.stack([_update(upload.params, state) for upload in uploads]))
         n = torch.tensor([upload.weight for upload in uploads], dtype=torch.float64)
-        w = project(n / n.sum() + cosine / (2 * self.alpha))
+        w = to_simplex(n / n.sum() + cosine / (2 * self.alpha))
         return Mix(mix(w, uploads), state, {"weights": w})
 
     def _cosines(self, updates: Tensor) -> Tensor:
@@ -49,15 +50,3 @@ def _update(theta: Params, start: Params) -> Tensor:
     """Δθ as one vector; what was not there at the start began at zero."""
     changes = [tensor.double() - start[name].double() if name in start else tensor for name, tensor in theta.items()]
     return torch.cat([change.double().flatten() for change in changes])
-
-
-def project(points: Tensor) -> Tensor:
-    """The nearest distribution to each row: max(y − θ, 0), θ such that it sums to one.
-
-    >>> project(torch.tensor([[0.9, 0.5, -1.0]]))
-    tensor([[0.7000, 0.3000, 0.0000]])
-    """
-    sorted_, _ = points.sort(1, descending=True)
-    theta = (sorted_.cumsum(1) - 1) / torch.arange(1, points.shape[1] + 1)
-    support = (sorted_ > theta).sum(1, keepdim=True)  # entries that stay positive
-    return (points - theta.gather(1, support - 1)).clamp(min=0)

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
-from annotated_types import Ge
 from torch import Tensor
 
 from acclimate.aggregators import ts_block
 from acclimate.aggregators.mixing import mix, total_variances
 from acclimate.aggregators.ts_block import TSBlock
 from acclimate.contracts import Aggregator, Mix, Upload
-from acclimate.options import Count, NonNegative, Positive
+from acclimate.options import Count, NonNegative, Positive, Whole
 
 
 class Seen(NamedTuple):
@@ -52,7 +51,7 @@ class TSA(Aggregator[Bank]):
 
     window: Count = 10  # T
     lr: Positive = 1e-3
-    epochs: Annotated[int, Ge(0)] = 100  # W depends mostly on lr x epochs
+    epochs: Whole = 100  # W depends mostly on lr x epochs
     lam: NonNegative = 1.0  # λ
     masks: Literal["bernoulli", "fixed-percent", "hadamard"] = "bernoulli"
     loss: Literal["mse", "norm"] = "mse"  # norm: (18) as printed

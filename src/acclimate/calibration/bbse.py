@@ -34,7 +34,7 @@ class BBSE(Algorithm[Tensor, None]):
         return Reply(counts), None
 
     def server_update(self, total: Tensor, replies: Replies) -> Tensor:
-        summed: Tensor = total + replies.mean() * len(replies)
+        summed: Tensor = total + replies.sum()
         return summed
 
     def export(self, total: Tensor, state: None) -> Knowledge:

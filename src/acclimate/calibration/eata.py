@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
 from acclimate.models.norms import NORMS, affine
 from acclimate.options import Count
@@ -44,25 +45,22 @@ class EATA(Algorithm[Sums, None]):
     def client_update(self, total: Sums, state: None, client: Client) -> tuple[Reply, None]:
         net = client.net(client.known["model"]).eval()
         tensors = dict(net.named_parameters())
-        wanted = [tensors[name] for name in total.squares]
-        squares = [torch.zeros_like(tensor) for tensor in total.squares.values()]
-        count = 0
+        wanted = {name: tensors[name] for name in total.squares}
+        squares, count = params.zeros_like(total.squares), 0
         for images, _ in client.validation.batches(500):
             for x in images.split(self.batch_size):
                 if not wanted:
                     break
                 logits = net(x)
                 loss = F.cross_entropy(logits, logits.argmax(-1))  # ŷ, the model's own
-                gradients = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
-                squares = [s + g.double().square() for s, g in zip(squares, gradients, strict=True)]
+                found = params.gradients(loss, wanted)
+                squares = {name: s + found[name].double().square() for name, s in squares.items()}
                 count += 1
-        sums = dict(zip(total.squares, squares, strict=True))
-        return Reply(Sums(sums, torch.tensor(count, dtype=torch.float64))), None
+        return Reply(Sums(squares, torch.tensor(count, dtype=torch.float64))), None
 
     def server_update(self, total: Sums, replies: Replies) -> Sums:
-        mean: Sums = replies.mean()
-        squares = {name: total.squares[name] + mean.squares[name] * len(replies) for name in total.squares}
-        return Sums(squares, total.terms + mean.terms * len(replies))
+        new: Sums = replies.sum()
+        return Sums(params.add(total.squares, new.squares), total.terms + new.terms)
 
     def export(self, total: Sums, state: None) -> Knowledge:
         n = total.terms.clamp(min=1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
 from acclimate.models.blocks import blocks
 from acclimate.models.modules import Modules
@@ -45,8 +46,7 @@ class Surgical(Algorithm[Params, None]):
         return Reply({block: torch.tensor(n, dtype=torch.float64) for block, n in correct.items()}), None
 
     def server_update(self, total: Params, replies: Replies) -> Params:
-        mean: Params = replies.mean()
-        return {block: total[block] + (mean[block] * len(replies)).round() for block in total}  # whole numbers
+        return params.add(total, replies.sum())
 
     def export(self, total: Params, state: None) -> Knowledge:
         return {"block": max(total, key=lambda block: total[block].item())}  # the first of equals

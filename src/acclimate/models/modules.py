@@ -56,7 +56,7 @@ class Modules:
         with torch.set_grad_enabled(bool(trained)), before_each(self.layers, observe):
             logits = self.net(x)
         if trained:
-            h |= {name: -g for name, g in _gradients(entropy(logits).mean(), trained).items()}  # eq. (4)
+            h |= {name: -g for name, g in params.gradients(entropy(logits).mean(), trained).items()}  # eq. (4)
         return {name: h[name] for name in self.tensors}
 
     def gradients(self, x: Tensor, y: Tensor) -> tuple[Params, float]:
@@ -70,7 +70,7 @@ class Modules:
             scales = {f"{name}.weight": layer.weight for name, layer in self.layers.items()}
             scales |= {f"{name}.bias": layer.bias for name, layer in self.layers.items()}
             loss = F.cross_entropy(self.net(x), y)
-            found = _gradients(loss, {**wanted, **scales})
+            found = params.gradients(loss, {**wanted, **scales})
             for name, layer in self.layers.items():
                 gamma, spread = layer.weight.detach(), layer.get_buffer("running_var") + layer.eps
                 found[f"{name}.running_mean"] = -gamma * spread.rsqrt() * found[f"{name}.bias"]
@@ -88,11 +88,6 @@ class Modules:
     def restore(self) -> None:
         """Back to the source."""
         params.assign(self.tensors, self.source)
-
-
-def _gradients(loss: Tensor, wanted: Params) -> Params:
-    found = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True, materialize_grads=True)
-    return dict(zip(wanted, found, strict=True))
 
 
 @contextmanager

@@ -8,7 +8,6 @@ containers and refuses every other name before it is even imported.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +46,6 @@ def unpickle(path: Path) -> dict[bytes, Any]:
     try:
         with path.open("rb") as file:
             found = ArraysOnly(file, encoding="bytes").load()
-    except MissingData:
-        raise
     except Exception as error:  # a pickle can fail in any way it likes
         raise MissingData(f"{path}: expected arrays and plain containers only, found: {error}") from error
     if not isinstance(found, dict):
@@ -63,13 +60,8 @@ def read10_pickles(folder: Path) -> Raw:
 
 def read100_pickles(folder: Path) -> Raw:
     """CIFAR-100: train and test, with the 20 superclasses as a column."""
-    keys, names = (
-        {"": b"fine_labels", "superclass": b"coarse_labels"},
-        {
-            "": b"fine_label_names",
-            "superclass": b"coarse_label_names",
-        },
-    )
+    keys = {"": b"fine_labels", "superclass": b"coarse_labels"}
+    names = {"": b"fine_label_names", "superclass": b"coarse_label_names"}
     return _read_pickles(folder, ("train",), "test", keys, "meta", names)
 
 
@@ -128,11 +120,7 @@ def _raw(
 ) -> Raw:
     columns = {"split": split_column(sum(sizes[:-1]), sizes[-1])}
     columns |= {column: found for column, found in numbers.items() if column}
-    return Raw(_each(images), numbers[""], columns, {c: w for c, w in words.items() if c and w}, words[""])
-
-
-def _each(images: list[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
-    yield from images
+    return Raw(iter(images), numbers[""], columns, {c: w for c, w in words.items() if c and w}, words[""])
 
 
 def _pictures(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
