@@ -56,9 +56,9 @@ def read(path, sql):
 
 def rounds(folder, training):
     """How many rounds the training (or the calibration) has finished."""
-    found = [read(path, "SELECT max(round) FROM server") for path in folder.glob("cache/phases/*/*.sqlite")]
-    with_states = [read(path, "SELECT count(*) FROM client") > 0 for path in folder.glob("cache/phases/*/*.sqlite")]
-    return max([n for n, own in zip(found, with_states, strict=True) if own == training], default=0)
+    paths = list(folder.glob("cache/phases/*/*.sqlite"))  # once: the run beside us may be making another
+    own = [path for path in paths if (read(path, "SELECT count(*) FROM client") > 0) == training]
+    return max([read(path, "SELECT max(round) FROM server") for path in own], default=0)
 
 
 def slots(folder, system):
