@@ -232,3 +232,14 @@ def test_run_folder_has_the_resolved_experiment(tmp_path):
 
     saved = yaml.safe_load((tmp_path / experiment.run_name / "experiment.yaml").read_text())
     assert json.dumps(saved, sort_keys=True) == json.dumps(experiment.plain(), sort_keys=True)
+
+
+def test_small_knowledge_and_the_blocks_of_the_model_are_noted_for_reports(tmp_path):
+    system = {"name": "atp", "phases": [{"name": "atp", "rounds": 1}], "adapter": "atp"}
+    id = run(parse(battery.tiny(systems=[system])), tmp_path)
+    store = Store(tmp_path / STORE)
+    rates, blocks = store.notes(id, "knowledge rates")["atp", 0], store.notes(id, "blocks")["", -1]
+    store.close()
+    assert len(rates) == 23  # a rate per module of shallow-cnn
+    assert any(rates.values())
+    assert list(blocks) == ["conv1", "conv2", "conv3", "linear4", "linear5"]

@@ -25,12 +25,14 @@ from acclimate.experiment.cache import lock, phase_path
 from acclimate.experiment.catalog import ADAPTERS
 from acclimate.experiment.config import Chosen, Experiment, System
 from acclimate.experiment.schema import check
+from acclimate.models.blocks import blocks
 from acclimate.models.build import Build
 from acclimate.scenarios.population import Population, Stream
 from acclimate.store.database import Store, Unit
 from acclimate.version import __version__
 
 STORE = "store.sqlite"
+MOST_NOTED_BYTES = 4096  # of knowledge that is copied into the store
 
 
 class Listener(Protocol):
@@ -170,6 +172,7 @@ class _Session:
             self.experiment.variants,
         )
         self.store.note(self.run, "", -1, "streams", list(dict.fromkeys(stream.name for stream in tested.streams)))
+        self.store.note(self.run, "", -1, "blocks", blocks(build(None)))
         done: dict[str, Outcome] = {}
         try:
             for system in systems:
@@ -194,7 +197,11 @@ class _Session:
         known = Known([self.phase(system, i, seed, population, build, done, title) for i in range(len(system.phases))])
         check_knowledge(known, system.adapter.target.needs, tested.streams)
         first = tested.streams[0].client
-        self.store.note(self.run, system.name, seed, "knowledge_bytes", trees.nbytes(known.of(first)))
+        knowledge = known.of(first)
+        self.store.note(self.run, system.name, seed, "knowledge_bytes", trees.nbytes(knowledge))
+        for name in system.adapter.target.needs:  # ATP's rates, a chosen block: what a report can draw or name
+            if not known.personal and trees.nbytes(knowledge[name]) <= MOST_NOTED_BYTES:
+                self.store.note(self.run, system.name, seed, f"knowledge {name}", knowledge[name])
         test = partial(self.test, system, seed=seed, build=build, title=title)
         validation = population.validation_streams()
         if system.tune:

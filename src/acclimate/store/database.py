@@ -88,9 +88,8 @@ class Store:
 
     def note(self, run: int, system: str, seed: int, name: str, value: Any) -> None:
         """Something worth telling about a run: what was chosen, what was sent once, who is compared with whom."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?)", (run, system, seed, name, json.dumps(value))
-        )
+        text = json.dumps(value, default=lambda tensor: tensor.tolist())
+        self._db.execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?)", (run, system, seed, name, text))
 
     def notes(self, run: int, name: str) -> dict[tuple[str, int], Any]:
         """Notes of one kind by system and seed."""
