@@ -97,3 +97,35 @@ def test_bn_adapt_agrees_with_golden_vectors():
     adapter = BNAdapt(toys.golden_net(), prior=16.0)
     logits = torch.stack([adapter(x) for x in toys.golden_batches()])
     torch.testing.assert_close(logits, toys.golden_logits("bn_adapt"), **toys.TIGHT)
+
+
+def test_tta_bn_is_the_batch_alone_with_the_variance_it_normalises_by():
+    """Batch (0, 2): mean 1, biased variance 1; whatever the source's statistics."""
+    adapter = BNAdapt(toys.normed(), prior=0.0, unbiased=False)
+    logits = adapter(BATCH)
+    assert {name: tensor.item() for name, tensor in adapter.shared().items()} == {
+        "1.running_mean": 1.0,
+        "1.running_var": 1.0,
+    }
+    z = 1 / (1 + 1e-5) ** 0.5
+    torch.testing.assert_close(logits[1], torch.tensor([z, -z]))
+
+
+def test_tta_bn_shares_and_takes_statistics_as_the_authors_of_tsa():
+    golden = toys.golden("tsa/tsa_golden.npz")
+    x, weight, bias, mean, variance, local, mixed, mean_in, var_in = (
+        torch.from_numpy(golden[name])
+        for name in (
+            *(f"bnlayer_{n}" for n in ("x", "weight", "bias", "batch_mean", "batch_var", "y_local", "y_agg")),
+            "bn_mean_agg_l0",
+            "bn_var_agg_l0",
+        )
+    )
+    layer = nn.BatchNorm2d(4).double()
+    params.load(layer, {**params.of(layer), "weight": weight, "bias": bias})
+    adapter = BNAdapt(nn.Sequential(layer), prior=0.0, unbiased=False)
+    toys.assert_same(adapter(x), local)
+    toys.assert_same(adapter.shared()["0.running_mean"], mean)
+    toys.assert_same(adapter.shared()["0.running_var"], variance)
+    adapter.load_shared({"0.running_mean": mean_in[0], "0.running_var": var_in[0]})
+    toys.assert_same(adapter.predict(x), mixed)

@@ -17,12 +17,13 @@ class BNAdapt(Adapter):
     """Mix the source statistics of every batch norm with those of the batch; each batch starts afresh.
 
     One pass through the model: a layer's input is already normalised by the mixed statistics of the layers
-    before it. Variances are unbiased.
+    before it. `prior: 0, unbiased: false` is TSA's TTA-bn: nothing but the batch, and the variance it normalises by.
     """
 
-    def __init__(self, net: nn.Module, *, prior: NonNegative = 16.0) -> None:
+    def __init__(self, net: nn.Module, *, prior: NonNegative = 16.0, unbiased: bool = True) -> None:
         super().__init__(net)
         self.prior = prior  # N, the source's weight in images; with n images the share is N / (N + n)
+        self.unbiased = unbiased
         self.layers = batch_norms(net, "bn-adapt")
         self.source = {name: params.copy(tensor) for name, tensor in self.moving().items()}
 
@@ -34,7 +35,7 @@ class BNAdapt(Adapter):
         share = self.prior / (self.prior + len(x))
 
         def mix(name: str, layer: _BatchNorm, entering: Tensor) -> None:
-            mean, variance = batch_moments(entering)
+            mean, variance = batch_moments(entering, self.unbiased)
             for statistic, batch in (("running_mean", mean), ("running_var", variance)):
                 source = self.source[f"{name}.{statistic}"]
                 layer.get_buffer(statistic).copy_(share * source + (1 - share) * batch)  # eq. (2)

@@ -121,6 +121,12 @@ ADAPTERS = {
         "Lee et al., ICLR 2023",
         grid={"lr": [1e-3, 1e-2, 1e-1]},
     ),
+    "tta-grad": Entry(
+        "acclimate.adapters.tta_grad:TTAGrad",
+        "entropy steps, shared and mixed before the prediction",
+        "Zhang et al., KDD 2024",
+        grid={"lr": [1e-4, 1e-3, 1e-2], "trains": ["affine", "all"]},
+    ),
 }
 
 AGGREGATORS = {
@@ -213,6 +219,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "bbse": {"phases": [{"name": "bbse", "rounds": 1}], "adapter": "bbse"},
     "eata": {"phases": [{"name": "eata", "rounds": 1}], "adapter": "eata"},
     "surgical": {"phases": [{"name": "surgical", "rounds": 1}], "adapter": "surgical"},
+    "tta-bn": {"adapter": {"name": "bn-adapt", "prior": 0, "unbiased": False}},  # of TSA: the batch's statistics alone
 }
 
 ROOMS: dict[str, dict[str, Entry]] = {

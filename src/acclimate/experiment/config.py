@@ -330,7 +330,8 @@ class _Reader:
                 return None
             merged = {**known, **raw}
             if isinstance(merged.get("adapter"), dict) and "adapter" in known:
-                merged["adapter"] = {"name": known["adapter"], **merged["adapter"]}
+                own = known["adapter"]
+                merged["adapter"] = {**(own if isinstance(own, dict) else {"name": own}), **merged["adapter"]}
             return merged
         if not isinstance(raw, str):
             self.problems.append(f"{path}: expected the name of a system, or a mapping with a name; found {raw!r}")
@@ -340,7 +341,7 @@ class _Reader:
         if raw in ADAPTERS:
             return {"name": raw, "adapter": raw}
         aggregator, plus, adapter = raw.partition("+")
-        if plus and aggregator in AGGREGATORS and adapter in ADAPTERS:
+        if plus and aggregator in AGGREGATORS and adapter in {*SYSTEMS, *ADAPTERS}:
             return {"name": raw, **SYSTEMS.get(adapter, {"adapter": adapter}), "aggregator": aggregator}
         possible = {*SYSTEMS, *ADAPTERS}
         self.problems.append(f"{path}: unknown system '{raw}'; {nearest(raw, possible)} (or aggregator+adapter)")

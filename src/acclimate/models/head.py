@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from acclimate.errors import UnsupportedModel
 
@@ -28,13 +31,15 @@ def head_of(net: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
     return chosen, linears[chosen]
 
 
-def features(net: nn.Module, x: Tensor, head: nn.Linear | None = None) -> tuple[Tensor, Tensor]:
-    """The head's input and the logits of a batch."""
+def features(
+    net: nn.Module, x: Tensor, head: nn.Linear | None = None, given: Mapping[str, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """The head's input and the logits of a batch; `given` are tensors to use instead of the model's own."""
     seen: list[Tensor] = []
     layer = head or head_of(net)[1]
     hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     try:
-        logits = net(x)
+        logits = net(x) if given is None else functional_call(net, dict(given), (x,))
     finally:
         hook.remove()
     return seen[-1], logits

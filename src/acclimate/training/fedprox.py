@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acclimate.losses import Proximal, Term
+from acclimate.losses import Term
 from acclimate.options import NonNegative
+from acclimate.terms import Proximal
 from acclimate.training.fedavg import FedAvg
 
 
