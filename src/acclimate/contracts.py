@@ -40,6 +40,10 @@ class Task:
     known: Knowledge = field(default_factory=dict)  # what earlier phases exported to everybody
     public: Examples | None = None
 
+    def start(self, client: int | None = None) -> Params:
+        """Where training starts: at the model that earlier phases made for everybody, else at a fresh one."""
+        return self.known["model"] if "model" in self.known else params.of(self.build(client))
+
 
 @dataclass(frozen=True)
 class Client:
@@ -249,7 +253,7 @@ class Upload(NamedTuple):
 
 
 class Mix(NamedTuple):
-    """What an aggregator makes of uploads: one download for each, in their order."""
+    """What an aggregator makes of uploads: one download for each of the slot's own, in their order."""
 
     downloads: list[Params]
     state: Nest
@@ -260,6 +264,7 @@ class Aggregator(ABC, Generic[S]):
     """Turns the uploads of a slot into downloads. Subclasses are frozen dataclasses of hyper-parameters."""
 
     signs: ClassVar[bool] = False  # True: the engine computes signatures
+    keeps: ClassVar[bool] = False  # True: `mix` also gets the last uploads of clients that are absent, after the others
 
     @abstractmethod
     def init(self, start: Sequence[Upload]) -> S:
@@ -267,7 +272,7 @@ class Aggregator(ABC, Generic[S]):
 
     @abstractmethod
     def mix(self, state: S, uploads: Sequence[Upload], slot: int) -> Mix:
-        """The downloads of one slot; uploads may be few or none."""
+        """The downloads of one slot; uploads may be few or none. One with an earlier `slot` gets no download."""
 
 
 def _copied(nest: Nest) -> Nest:

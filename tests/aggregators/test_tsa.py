@@ -301,7 +301,7 @@ def test_tsa_keeps_the_last_slots_only():
     aggregator = TSA(window=2, epochs=0)
     state = aggregator.init([])
     for slot in range(5):
-        state = aggregator.mix(state, [upload(0, [float(slot)]), upload(1, [1.0])], slot).state
+        state = aggregator.mix(state, [upload(0, [float(slot)], slot), upload(1, [1.0], slot)], slot).state
     assert state.slots.tolist() == [3, 4]
     assert state.seen[0].slots.tolist() == [3, 4]
     assert state.seen[0].p.flatten().tolist() == [3.0, 4.0]
@@ -311,8 +311,8 @@ def test_tsa_carries_the_last_signature_over_missed_slots():
     """A client that missed slot 1 counts there as in slot 0; one that came in slot 2 counts before as then."""
     aggregator = TSA(ablation="ts-sim")
     state = aggregator.mix(aggregator.init([]), [upload(0, [1.0]), upload(1, [2.0])], 0).state
-    state = aggregator.mix(state, [upload(1, [3.0])], 1).state
-    missed = aggregator.mix(state, [upload(0, [4.0]), upload(1, [5.0]), upload(2, [6.0])], 2).figures["weights"]
+    state = aggregator.mix(state, [upload(1, [3.0], 1)], 1).state
+    missed = aggregator.mix(state, [upload(i, [p], 2) for i, p in enumerate((4.0, 5.0, 6.0))], 2).figures["weights"]
     x = torch.tensor([[[1.0], [1.0], [4.0]], [[2.0], [3.0], [5.0]], [[6.0], [6.0], [6.0]]])
     torch.testing.assert_close(missed, ts_block.fit(TSBlock(x), None, epochs=0).w)
 
@@ -359,3 +359,42 @@ def test_tsa_fixed_percent_drops_the_authors_shares():
 def test_tsa_fixed_percent_survives_full_and_empty_graphs(edges):
     stay = partial(ts_block.change_edges, edges=edges.bool())(torch.full((2, 3, 3), 1 / 3))
     assert stay.diagonal().all()
+
+
+# Beyond the paper: clients that are absent or late.
+
+
+def test_tsa_old_uploads_weigh_less_and_get_no_download():
+    """Equal signatures weigh ½ each; an upload two slots old at γ = ½ counts a quarter of a new one: ⅘ and ⅕."""
+    aggregator = TSA(epochs=0, stale=0.5)
+    state = aggregator.mix(aggregator.init([]), [upload(0, [1.0], 3), upload(1, [1.0], 3)], 3).state
+    mix = aggregator.mix(state, [upload(0, [1.0], 5), upload(1, [1.0], 3)], 5)
+    assert mix.figures["weights"].flatten().tolist() == pytest.approx([0.8, 0.2], abs=1e-12)
+    assert (mix.figures["clients"].tolist(), mix.figures["columns"].tolist()) == ([0], [0, 1])
+    assert [download["w"].item() for download in mix.downloads] == pytest.approx([0.2])
+
+
+@pytest.mark.parametrize(("stale", "weight"), [(0.0, 0.0), (1.0, 0.5)])
+def test_tsa_old_uploads_may_count_not_at_all_or_as_new(stale, weight):
+    aggregator = TSA(epochs=0, stale=stale)
+    mix = aggregator.mix(aggregator.init([]), [upload(0, [1.0], 5), upload(1, [1.0], 3)], 5)
+    assert mix.figures["weights"][0, 1].item() == pytest.approx(weight)
+
+
+def test_tsa_late_upload_takes_its_place_in_time():
+    """Sent in slot 1 and here in slot 2: as if it had been there, but for the weight."""
+    aggregator = TSA(ablation="ts-sim", stale=1.0)
+    state = aggregator.mix(aggregator.init([]), [upload(0, [1.0]), upload(1, [2.0])], 0).state
+    state = aggregator.mix(state, [upload(0, [3.0], 1), upload(1, [2.0], 0)], 1).state
+    mix = aggregator.mix(state, [upload(0, [5.0], 2), upload(1, [4.0], 1)], 2)
+    x = torch.tensor([[[1.0], [3.0], [5.0]], [[2.0], [4.0], [4.0]]])
+    torch.testing.assert_close(mix.figures["weights"], ts_block.fit(TSBlock(x), None, epochs=0).w[:1])
+    assert mix.state.seen[1].slots.tolist() == [0, 1]
+
+
+def test_tsa_with_nobody_there_remembers_and_waits():
+    aggregator = TSA(epochs=0)
+    mix = aggregator.mix(aggregator.init([]), [upload(1, [4.0], 1)], 2)
+    assert mix.downloads == []
+    assert mix.state.seen[1].p.tolist() == [[4.0]]
+    assert mix.state.slots.tolist() == []

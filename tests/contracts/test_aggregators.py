@@ -45,7 +45,7 @@ def test_aggregator_takes_few_uploads_or_none(name):
     state = aggregator.init(uploads(4))
     none = aggregator.mix(state, [], 0)
     assert none.downloads == []
-    assert len(aggregator.mix(none.state, uploads(4)[1:3], 1).downloads) == 2
+    assert len(aggregator.mix(none.state, uploads(4, 1)[1:3], 1).downloads) == 2
 
 
 @pytest.mark.parametrize("name", AGGREGATORS)

@@ -14,11 +14,19 @@ from acclimate.params import Params
 
 
 def mix(matrix: Tensor, uploads: Sequence[Upload]) -> list[Params]:
-    """Downloads: row i of `matrix` times the uploads, tensor by tensor."""
-    return [
-        {name: params.combine(row, [upload.params[name] for upload in uploads]) for name in uploads[0].params}
-        for row in matrix
-    ]
+    """Downloads: row i of `matrix` times the uploads, tensor by tensor, in float64."""
+    w, downloads = matrix.double(), [Params() for _ in matrix]
+    for name, like in uploads[0].params.items():
+        mixed = torch.tensordot(w, torch.stack([upload.params[name] for upload in uploads]).double(), dims=1)
+        for download, tensor in zip(downloads, mixed, strict=True):
+            download[name] = params.cast(tensor, like.dtype)
+    return downloads
+
+
+def drawn(matrix: Tensor, uploads: Sequence[Upload]) -> dict[str, Tensor]:
+    """The matrix as a figure: `clients` are its rows, `columns` all whose uploads were mixed."""
+    ids = torch.tensor([upload.client for upload in uploads])
+    return {"weights": matrix, "clients": ids[: len(matrix)], "columns": ids}
 
 
 def total_variances(matrix: Tensor, uploads: Sequence[Upload]) -> list[Params]:
@@ -26,7 +34,7 @@ def total_variances(matrix: Tensor, uploads: Sequence[Upload]) -> list[Params]:
 
     The means m_j are the tensor `running_mean` of the same layer, and m̄_i = Σ_j W_ij m_j.
     """
-    w, downloads = matrix.double(), [Params() for _ in uploads]
+    w, downloads = matrix.double(), [Params() for _ in matrix]
     for name, like in uploads[0].params.items():
         mean_of = f"{name.removesuffix('running_var')}running_mean"
         if name.endswith("running_var") and mean_of in uploads[0].params:
@@ -52,4 +60,4 @@ class Matrix(Aggregator[None]):
         if not uploads:
             return Mix([], None)
         matrix = self.weights(uploads)
-        return Mix(mix(matrix, uploads), None, {"weights": matrix})
+        return Mix(mix(matrix, uploads), None, drawn(matrix, uploads))

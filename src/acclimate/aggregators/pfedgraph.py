@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate import params
-from acclimate.aggregators.mixing import mix
+from acclimate.aggregators.mixing import drawn, mix
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.options import Positive, Share
 from acclimate.params import Params
@@ -38,7 +38,7 @@ class PFedGraph(Aggregator[Params]):
         cosine = self._cosines(torch.stack([_update(upload.params, state) for upload in uploads]))
         n = torch.tensor([upload.weight for upload in uploads], dtype=torch.float64)
         w = to_simplex(n / n.sum() + cosine / (2 * self.alpha))
-        return Mix(mix(w, uploads), state, {"weights": w})
+        return Mix(mix(w, uploads), state, drawn(w, uploads))
 
     def _cosines(self, updates: Tensor) -> Tensor:
         direction = F.normalize(updates, dim=1)

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from acclimate.aggregators import ts_block
-from acclimate.aggregators.mixing import mix, total_variances
+from acclimate.aggregators.mixing import drawn, mix, total_variances
 from acclimate.aggregators.ts_block import TSBlock
 from acclimate.contracts import Aggregator, Mix, Upload
-from acclimate.options import Count, NonNegative, Positive, Whole
+from acclimate.options import Count, NonNegative, Positive, Share, Whole
 
 
 class Seen(NamedTuple):
@@ -42,12 +42,15 @@ class Bank(NamedTuple):
 class TSA(Aggregator[Bank]):
     """W^t = softmax of the spatial scores of the last slot, after self-supervised training on the last T slots.
 
-    A client that missed a slot counts there with its last signature before it, or, if it came later, its first.
+    A client that missed a slot counts there with its last signature before it, or, if it came later, its first. While
+    it is absent its last upload still takes part, with a weight that falls by `stale` for every slot of its age, beyond
+    the paper, which has everybody there at all times.
     Time grows with N² T (D = 256: 0.5 s a slot for 20 clients, 8 s for 200, minutes for 1,000). `sample: 50` keeps it
     below two seconds and moves 1 % of a row's weight with 200 clients in 4 groups, 14 % with 15 (`benchmarks/tsa.py`).
     """
 
     signs: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True
 
     window: Count = 10  # T
     lr: Positive = 1e-3
@@ -59,6 +62,7 @@ class TSA(Aggregator[Bank]):
     warm_start: bool = False  # go on with the block of the last slot
     bias: bool = False  # of queries and keys
     total_variance: bool = False  # add the variance between clients to running variances
+    stale: Share = 0.9  # 1: an old upload counts as a new one, 0: not at all
     sample: Count | None = None  # clients to train on, drawn anew in each slot; then `pick` is last
     ablation: Literal["none", "s-sim", "ts-sim", "no-time", "no-aug"] = "none"
 
@@ -66,23 +70,32 @@ class TSA(Aggregator[Bank]):
         return Bank(torch.zeros(0, dtype=torch.int64), {})
 
     def mix(self, state: Bank, uploads: Sequence[Upload], slot: int) -> Mix:
-        if not uploads:
-            return Mix([], state)
         seen = dict(state.seen)
         for upload in uploads:
-            seen[upload.client] = self._remember(seen.get(upload.client), slot, upload)
+            seen[upload.client] = self._remember(seen.get(upload.client), upload)
+        age = torch.tensor([slot - upload.slot for upload in uploads])
+        if not (age == 0).any():
+            return Mix([], state._replace(seen=seen))
         slots = torch.cat([state.slots, torch.tensor([slot])])[-self.window :]
         x = torch.stack([_window(seen[upload.client], slots) for upload in uploads])  # X [N, T', D]
         w, block = self._weights(x, state.block)
-        between = total_variances(w, uploads) if self.total_variance else [{}] * len(uploads)
+        w = w[age == 0]
+        if age.any():
+            w = w * self.stale**age
+            w = w / w.sum(1, keepdim=True)
+        between = total_variances(w, uploads) if self.total_variance else [{}] * len(w)
         downloads = [{**mixed, **variances} for mixed, variances in zip(mix(w, uploads), between, strict=True)]
-        return Mix(downloads, Bank(slots, seen, block if self.warm_start else None), {"weights": w})
+        return Mix(downloads, Bank(slots, seen, block if self.warm_start else None), drawn(w, uploads))
 
-    def _remember(self, before: Seen | None, slot: int, upload: Upload) -> Seen:
+    def _remember(self, before: Seen | None, upload: Upload) -> Seen:
         if upload.signature is None:
             raise ValueError(f"TSA needs a signature with every upload; client {upload.client} sent none")
-        now = Seen(torch.tensor([slot]), upload.signature.detach()[None])
-        both = now if before is None else Seen(torch.cat([before.slots, now.slots]), torch.cat([before.p, now.p]))
+        now = Seen(torch.tensor([upload.slot]), upload.signature.detach()[None])
+        if before is None:
+            return now
+        if upload.slot <= int(before.slots[-1]):  # of a client that is absent: known already
+            return before
+        both = Seen(torch.cat([before.slots, now.slots]), torch.cat([before.p, now.p]))
         return Seen(both.slots[-self.window :], both.p[-self.window :])
 
     def _weights(self, x: Tensor, block: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
-from acclimate import trees
+from acclimate import params, trees
 from acclimate.contracts import Adapter, Aggregator, Upload
+from acclimate.engine.exchange import Server, keep
 from acclimate.engine.executor import Executor, Serial, one_thread
 from acclimate.engine.seeds import seed_call
 from acclimate.engine.testing import Paused, Score, Test, Testing
 from acclimate.engine.train import Known, Progress
 from acclimate.errors import ConfigError, MissingKnowledge
+from acclimate.params import Params
+from acclimate.scenarios.availability import HERE, LATE
 from acclimate.scenarios.population import Population, Stream
 
 __all__ = ["Commit", "Figure", "Paused", "Resume", "Score", "Test", "evaluate"]
@@ -126,6 +131,7 @@ class _Run:
         blank = [[0] * self.testing.population.classes for _ in range(2)]
         self.at = {m: self.resume.members.get(m, Paused(0, None, blank)) for m in range(len(streams))}
         self.since, self.pending = time.monotonic(), Commit()
+        self.servers: dict[str, tuple[int, Server]] = {}  # since the last commit
 
     def alone(self) -> Iterator[Commit]:
         """Without an aggregator clients are independent: each runs as far as the time for one piece allows."""
@@ -143,15 +149,24 @@ class _Run:
         """With an aggregator all clients of a stream go slot by slot: adapt, exchange, predict."""
         for name in dict.fromkeys(stream.name for stream in self.testing.streams):
             members = [m for m in self.at if self.testing.streams[m].name == name]
-            slot, state = self._begin(aggregator, name, members)
+            presence = self._presence(members)
+            slot, server = self._begin(aggregator, name, members)
             for t in range(slot, max(self.lengths[m] for m in members)):
-                here = [m for m in members if t < self.lengths[m]]
-                state = self._slot(aggregator, state, name, here, t)
-                self.pending.servers[name] = (t + 1, trees.dump(state))
+                states = {m: presence[m][t] for m in members if t < self.lengths[m]}
+                server = self._slot(aggregator, server, name, states, t)
+                self.servers[name] = (t + 1, server)
                 yield from self._due()
         yield from self._due(now=True)
 
-    def _begin(self, aggregator: Aggregator[Any], name: str, members: list[int]) -> tuple[int, Any]:
+    def _presence(self, members: list[int]) -> dict[int, NDArray[np.int64]]:
+        """Who exchanges when."""
+        table, seed = self.testing.population.availability.table, self.testing.seed
+        return {
+            m: table(seed, self.testing.streams[m].client, position, self.lengths[m])
+            for position, m in enumerate(members)
+        }
+
+    def _begin(self, aggregator: Aggregator[Any], name: str, members: list[int]) -> tuple[int, Server]:
         if name in self.resume.servers:
             slot, blob = self.resume.servers[name]
             return slot, trees.load(blob)
@@ -165,23 +180,27 @@ class _Run:
         for m, (first, _) in zip(members, results, strict=True):
             self.at[m] = self.at[m]._replace(state=first)
         seed_call(self.testing.seed, "test", name, "init")
-        return 0, trees.load(trees.dump(aggregator.init(uploads)))
+        return 0, Server(trees.transform(params.copy, aggregator.init(uploads)), {})
 
-    def _slot(self, aggregator: Aggregator[Any], state: Any, name: str, here: list[int], t: int) -> Any:
+    def _slot(
+        self, aggregator: Aggregator[Any], server: Server, name: str, presence: Mapping[int, int], t: int
+    ) -> Server:
+        here = list(presence)
         adapted = self._ordered([self._task("adapt", m, slot=t, state=self.at[m].state) for m in here])
         downloads: dict[int, bytes] = {}
         traffic: dict[int, dict[str, float]] = {m: {} for m in here}
         if (t + 1) % self.testing.test.sync_every == 0:
-            sent = [(m, trees.load(blob)) for m, (_, blob, _, _) in zip(here, adapted, strict=True) if blob is not None]
-            seed_call(self.testing.seed, "test", name, t, "mix")
-            mix = aggregator.mix(state, [upload for _, upload in sent], t)
-            state = trees.load(trees.dump(mix.state))  # what goes on is what is saved
-            for (m, upload), download in zip(sent, mix.downloads, strict=True):
+            finite = {m: blob for m, (_, blob, _, _) in zip(here, adapted, strict=True) if blob is not None}
+            sent, late = (
+                {m: trees.load(blob) for m, blob in finite.items() if presence[m] == when} for when in (HERE, LATE)
+            )
+            server, mixed = self._mix(aggregator, server, name, sent, late, t)
+            for m, upload in {**sent, **late}.items():
+                traffic[m]["bytes_up"] = trees.nbytes(upload.params) + trees.nbytes(upload.signature)
+            for m, download in mixed.items():
                 downloads[m] = trees.dump(download)
-                up = trees.nbytes(upload.params) + trees.nbytes(upload.signature)
-                traffic[m] = {"bytes_up": up, "bytes_down": trees.nbytes(download)}
-            if mix.figures:
-                self.pending.figures.append(Figure(-1, name, t, trees.dump(mix.figures)))
+                traffic[m]["bytes_down"] = trees.nbytes(download)
+            traffic |= {m: {**traffic[m], "missed": 1.0} for m in here if presence[m] != HERE}
         tasks = [
             self._task("predict", m, slot=t, state=after, download=downloads.get(m), tally=self.at[m].tally)
             for m, (after, *_) in zip(here, adapted, strict=True)
@@ -195,7 +214,28 @@ class _Run:
             if figures is not None:
                 self.pending.figures.append(Figure(score.client, name, t, figures))
             self._advance(m, Paused(t + 1, after, tally))
-        return state
+        return server
+
+    def _mix(
+        self,
+        aggregator: Aggregator[Any],
+        server: Server,
+        name: str,
+        sent: dict[int, Upload],
+        late: dict[int, Upload],
+        t: int,
+    ) -> tuple[Server, dict[int, Params]]:
+        """One exchange: the server after it, and the downloads."""
+        availability = self.testing.population.availability
+        seed_call(self.testing.seed, "test", name, t, "mix")
+        mix = aggregator.mix(server.state, [*sent.values(), *server.absent(sent, t)], t)
+        if mix.figures:
+            self.pending.figures.append(Figure(-1, name, t, trees.dump(mix.figures)))
+        kept = server.kept
+        if aggregator.keeps and not availability.full:
+            kept = keep(kept, sent, late, t, availability.delay)
+        # Contiguous copies: what goes on has the same bits and layout as what is saved.
+        return Server(trees.transform(params.copy, mix.state), kept), dict(zip(sent, mix.downloads, strict=True))
 
     def _task(self, step: str, member: int, **more: Any) -> dict[str, Any]:
         known = None
@@ -221,5 +261,6 @@ class _Run:
         if self.progress is not None:
             self.progress(sum(paused.slot for paused in self.at.values()), sum(self.lengths), "")
         if self.pending.members and (now or time.monotonic() - self.since >= min(1.0, self.commit_seconds)):
+            self.pending.servers = {name: (slot, trees.dump(server)) for name, (slot, server) in self.servers.items()}
             yield self.pending
-            self.since, self.pending = time.monotonic(), Commit()
+            self.since, self.pending, self.servers = time.monotonic(), Commit(), {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from acclimate.data.dataset import Dataset
 from acclimate.data.folders import cache_folder, write_whole
 from acclimate.data.image_shifts import Clean, Shift
 from acclimate.examples import Examples, Images
+from acclimate.scenarios.availability import ALWAYS, Availability
 
 CLEAN = Clean()
 
@@ -105,6 +106,7 @@ class Population:
     streams: Sequence[Stream] = ()
     public: Held | None = None
     digest: str = ""  # of everything above: what was computed from equal digests can be shared
+    availability: Availability = ALWAYS  # of test clients; nothing is trained differently for it
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -129,10 +131,12 @@ class Population:
 class Scenario(ABC):
     """A table of who holds and meets what, made from a seed, ignorant of methods. Subclasses are frozen dataclasses.
 
-    `partition_seed` holds the population fixed while the experiment's seeds vary everything else.
+    `partition_seed` holds the population fixed while the experiment's seeds vary everything else. `availability` says
+    when test clients exchange, for systems with an aggregator.
     """
 
     partition_seed: int | None = None
+    availability: Availability = ALWAYS
 
     @abstractmethod
     def plan(self, seed: int) -> Plan:
@@ -141,7 +145,7 @@ class Scenario(ABC):
     def build(self, seed: int) -> Population:
         """The population of one seed."""
         chosen = seed if self.partition_seed is None else self.partition_seed
-        return realise(self.plan(chosen), chosen)
+        return replace(realise(self.plan(chosen), chosen), availability=self.availability)
 
 
 def realise(plan: Plan, seed: int) -> Population:

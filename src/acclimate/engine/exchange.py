@@ -1,0 +1,42 @@
+"""What the server of a test goes on with, where clients may be absent or late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from acclimate.contracts import Upload
+
+Arriving = tuple[int, Upload]  # the slot in which an upload reaches the server, and the upload
+
+
+class Server(NamedTuple):
+    """The aggregator's state, and the last uploads of clients.
+
+    `kept` is by member, oldest first; it stays empty where everybody is always there, or the aggregator wants none.
+    """
+
+    state: Any
+    kept: dict[int, list[Arriving]]
+
+    def absent(self, sent: Mapping[int, Upload], t: int) -> list[Upload]:
+        """The last upload of each client that sends nothing now, if it has reached the server."""
+        return [
+            there[-1]
+            for m, uploads in self.kept.items()
+            if m not in sent and (there := [upload for arrival, upload in uploads if arrival <= t])
+        ]
+
+
+def keep(
+    kept: Mapping[int, list[Arriving]], sent: Mapping[int, Upload], late: Mapping[int, Upload], t: int, delay: int
+) -> dict[int, list[Arriving]]:
+    """What the server has, or will have, of each client; what a newer upload has replaced is forgotten."""
+    found = {m: list(uploads) for m, uploads in kept.items()}
+    found |= {m: [(t, upload)] for m, upload in sent.items()}
+    for m, upload in late.items():
+        found[m] = [*found.get(m, []), (t + delay, upload)]
+    for m, uploads in found.items():
+        newest = max((i for i, (arrival, _) in enumerate(uploads) if arrival <= t), default=0)
+        found[m] = uploads[newest:]
+    return dict(sorted(found.items()))

@@ -1,0 +1,134 @@
+"""Exchanges in which clients are absent, late or at different rates."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+import pytest
+import torch
+
+import battery
+from acclimate import trees
+from acclimate.adapters.bn_adapt import BNAdapt
+from acclimate.contracts import Aggregator, Mix, Upload
+from acclimate.engine.evaluate import Test, evaluate
+from acclimate.engine.exchange import keep
+from acclimate.scenarios.availability import AWAY, HERE, LATE, Availability
+
+SOME = Availability(probability=0.6, burst=2.0, late=0.3, delay=2, periods=(1, 1, 2))
+
+
+def people(availability):
+    return replace(battery.population(), availability=availability)
+
+
+@dataclass(frozen=True)
+class Witness(Aggregator[None]):
+    """Gives everybody its own back, and draws whose uploads it got."""
+
+    keeps: ClassVar[bool] = True
+
+    def init(self, start):
+        return None
+
+    def mix(self, state, uploads, slot):
+        who = torch.tensor([[upload.client, upload.slot] for upload in uploads]).view(-1, 2)
+        return Mix([upload.params for upload in uploads if upload.slot == slot], None, {"who": who})
+
+
+def witnessed(availability, **more):
+    """What the server saw: slot → (client, slot of its upload), for the first stream."""
+    found = {}
+    commits = evaluate(
+        partial(BNAdapt),
+        people(availability),
+        battery.build(),
+        battery.trained(),
+        aggregator=Witness(),
+        test=Test(batch_size=1),
+        seed=5,
+        commit_seconds=0,
+        **more,
+    )
+    for commit in commits:
+        for figure in commit.figures:
+            if figure.stream == battery.population().streams[0].name:
+                found[figure.slot] = [tuple(pair) for pair in trees.load(figure.values)["who"].tolist()]
+    return found
+
+
+def test_server_has_the_last_upload_of_whoever_is_absent():
+    seen = witnessed(SOME)
+    name = battery.population().streams[0].name
+    streams = [stream for stream in battery.population().streams if stream.name == name]
+    tables = {
+        stream.client: SOME.table(5, stream.client, position, len(seen)) for position, stream in enumerate(streams)
+    }
+    assert {kind for table in tables.values() for kind in table.tolist()} == {HERE, LATE, AWAY}
+    for t, uploads in seen.items():
+        expected = {}
+        for client, table in tables.items():
+            arrived = [s for s in range(t + 1) if table[s] == HERE or (table[s] == LATE and s + SOME.delay <= t)]
+            # A late upload that a newer, punctual one has overtaken is forgotten.
+            punctual = max([s for s in arrived if table[s] == HERE], default=-1)
+            arrived = [s for s in arrived if s >= punctual]
+            if arrived:
+                expected[client] = arrived[-1]
+        assert dict(uploads) == expected
+        fresh = [s == t for _, s in uploads]
+        assert fresh == sorted(fresh, reverse=True)  # those of this slot come first
+
+
+@pytest.mark.parametrize("aggregator", ["tsa", "fedavg", "fedavgm"])
+def test_full_availability_equals_the_synchronous_exchange(aggregator):
+    plain = list(battery.run_test("bn-adapt", aggregator))
+    full = list(battery.run_test("bn-adapt", aggregator, people=people(Availability(1.0, burst=7.0, delay=3))))
+    assert battery.scores(full) == battery.scores(plain)
+    assert [commit.servers for commit in full] == [commit.servers for commit in plain]
+    assert [commit.figures for commit in full] == [commit.figures for commit in plain]
+
+
+def test_absent_clients_predict_alone_and_send_nothing():
+    never = list(battery.run_test("tent", "fedavg", people=people(Availability(probability=0.0))))
+    alone = list(battery.run_test("tent", "local"))
+    rows = {row[:5]: row[5] for row in battery.scores(never)}
+    assert {k: v for k, v in rows.items() if k[4] == "correct"} == {
+        row[:5]: row[5] for row in battery.scores(alone) if row[4] == "correct"
+    }
+    slots = {key[:4] for key in rows if key[2] >= 0}
+    assert all(rows[*key, "missed"] == 1.0 and (*key, "bytes_up") not in rows for key in slots)
+
+
+def test_late_uploads_travel_up_and_bring_nothing_back():
+    late = list(battery.run_test("tent", "fedavg", people=people(Availability(late=1.0))))
+    names = {name for *_, name, _ in battery.scores(late)}
+    assert "bytes_up" in names
+    assert "missed" in names
+    assert "bytes_down" not in names
+
+
+@pytest.mark.parametrize("aggregator", ["tsa", "fedavg", "ldawa"])
+def test_partial_availability_resumed_equals_uninterrupted(aggregator):
+    some, test = people(SOME), Test(batch_size=4)
+    whole = list(battery.run_test("tent", aggregator, people=some, test=test))
+    for cut in range(1, len(whole)):
+        rest = list(battery.run_test("tent", aggregator, people=some, test=test, resume=battery.after(whole[:cut])))
+        assert battery.scores(whole[:cut] + rest) == battery.scores(whole)
+
+
+def test_partial_availability_gives_the_same_bits_with_two_workers(two_workers):
+    one = battery.run_test("bn-adapt", "tsa", people=people(SOME))
+    two = battery.run_test("bn-adapt", "tsa", people=people(SOME), executor=two_workers)
+    assert battery.scores(one) == battery.scores(two)
+
+
+def test_kept_uploads_are_forgotten_when_newer_ones_have_arrived():
+    def sent(slot):
+        return Upload(0, slot, {}, None, 1.0)
+
+    kept = keep({}, {}, {0: sent(0)}, 0, 3)
+    assert kept == {0: [(3, sent(0))]}
+    kept = keep(kept, {}, {0: sent(1)}, 1, 3)
+    assert [arrival for arrival, _ in kept[0]] == [3, 4]
+    assert keep(kept, {}, {}, 4, 3) == {0: [(4, sent(1))]}
+    assert keep(kept, {0: sent(2)}, {}, 2, 3) == {0: [(2, sent(2))]}
