@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -152,6 +153,33 @@ def report(
 
 
 @app.command()
+def figures(
+    run: Annotated[list[str], typer.Argument(help="Runs: a folder, or a unique beginning of a name.")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write to; by default 'figures' in the run's own.")] = None,
+    slot: Annotated[int | None, typer.Option(help="Slot of the matrices; by default the last of all systems.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of matrices and weights; by default the first.")] = None,
+    client: Annotated[int | None, typer.Option(help="Whose weights over time; by default the first client's.")] = None,
+    runs: Runs = DEFAULT_RUNS,
+) -> None:
+    """Draw runs as SVG files: accuracy over time, who listened to whom, and ATP's rates, which compare all runs."""
+    from acclimate.data.folders import write_whole
+    from acclimate.report.figures import WANTED, draw
+
+    names = list(dict.fromkeys(_find_run(runs, name, []) for name in run))
+    opened = [_open_run(runs, name) for name in names]
+    drawn = draw(opened[0][0], [found for _, found in opened], slot=slot, seed=seed, client=client)
+    for store, _ in opened:
+        store.close()
+    for name, pictures in drawn.items():
+        for file, content in pictures.items():
+            path = (out or runs / name / "figures") / file
+            write_whole(path, methodcaller("write", content.encode()))
+            typer.echo(f"written: {path}")
+        if not pictures:
+            typer.echo(f"{name}: nothing to draw; {WANTED}", err=True)
+
+
+@app.command()
 def reproduce(
     name: Annotated[str, typer.Argument(help="A published table, such as atp-table5.")],
     only: Annotated[list[str] | None, typer.Option(help="One of its pieces (may be repeated); by default all.")] = None,
@@ -160,8 +188,7 @@ def reproduce(
     runs: Runs = DEFAULT_RUNS,
     reuse: Reuse = False,
 ) -> None:
-    """Run the experiment of a published table and write it beside the paper's values, piece by piece."""
-    from acclimate.experiment.config import read
+    """Run the experiments of a published table and write them beside the paper's values, piece by piece."""
     from acclimate.experiment.published import published
     from acclimate.experiment.run import is_finished
     from acclimate.report.reproduction import write
@@ -170,7 +197,7 @@ def reproduce(
     unknown = [piece for piece in only or [] if piece not in paper.pieces]
     if unknown:
         raise AcclimateError(f"{name} has no piece '{unknown[0]}'; {nearest(unknown[0], paper.pieces)}")
-    experiments = {piece: read(paper.experiment, overrides) for piece, overrides in paper.pieces.items()}
+    experiments = paper.experiments()
     for piece in only or list(paper.pieces):
         if not is_finished(experiments[piece], runs):
             try:
