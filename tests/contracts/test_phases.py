@@ -5,7 +5,8 @@ import sqlite3
 import pytest
 
 import battery
-from acclimate import trees
+import toys
+from acclimate import params, trees
 from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.executor import Serial
 from acclimate.experiment.catalog import CALIBRATION, PHASES, TRAINING
@@ -88,6 +89,17 @@ def test_training_changes_the_model(name):
     start = battery.run_phase(name, rounds=1, cohort="all").export(0)["model"]
     later = battery.run_phase(name, rounds=2, cohort="all").export(0)["model"]
     assert not trees.equal(start, later)
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_training_starts_from_the_model_of_earlier_phases(name):
+    build = battery.build()
+    made = {key: tensor + 1 for key, tensor in params.of(build(None)).items()}
+    one = toys.client(toys.examples(4), build, known={"model": made})
+    algorithm = TRAINING[name].load()()
+    start = algorithm.export(algorithm.init(one.task), algorithm.client_init(one))["model"]
+    assert start.keys() == made.keys()
+    assert all(trees.equal(start[key], made[key]) for key in made)
 
 
 @pytest.mark.parametrize("name", CALIBRATION)

@@ -6,6 +6,7 @@ from torch import nn
 import toys
 from acclimate import params, trees
 from acclimate.contracts import Replies
+from acclimate.engine.train import Known, train
 from acclimate.models.build import Build
 from acclimate.sgd import LocalSGD
 from acclimate.training.fedavg import FedAvg
@@ -85,3 +86,13 @@ def test_fedavg_starts_from_the_model_the_task_builds():
     w = FedAvg().init(task)
     assert trees.equal(w, params.of(net))
     assert w["weight"].data_ptr() != net.weight.data_ptr()
+
+
+def test_fedavg_of_two_and_three_rounds_starts_the_second_phase_from_the_first():
+    people = toys.population()
+    build = toys.build_for(people)
+    first = train(FedAvg(), people, build, rounds=2)
+    second = train(FedAvg(), people, build, rounds=3, position=1, known=Known([first]), keep_every=3)
+    w = first.export(None)["model"]
+    assert trees.equal(trees.load(second.checkpoint.server(0)), w)
+    assert not trees.equal(second.export(None)["model"], w)

@@ -28,9 +28,8 @@ class FedAvgM(Algorithm[State, None]):
     lr: Positive = 1.0  # of the server
 
     def init(self, task: Task) -> State:
-        net = task.build(None)
-        w = params.of(net)
-        return State(w, {name: params.copy(tensor) * 0 for name, tensor in net.named_parameters()})
+        w = task.start()
+        return State(w, {name: w[name] * 0 for name, _ in task.build(None).named_parameters()})
 
     def broadcast(self, server: State, id: int) -> Params:
         return server.w

@@ -26,13 +26,12 @@ class FedPer(Algorithm[Params, Params]):
         return {name for name, tensor in net.named_parameters() if id(tensor) in own}
 
     def init(self, task: Task) -> Params:
-        net = task.build(None)
-        own = self.personal(net)
-        return params.select(params.of(net), lambda name: name not in own)  # W_B
+        w, own = task.start(), self.personal(task.build(None))
+        return params.select(w, lambda name: name not in own)  # W_B
 
     def client_init(self, client: Client) -> Params:
-        net = client.task.build(client.id)
-        return params.select(params.of(net), self.personal(net).__contains__)  # W_P of this client
+        w, own = client.task.start(client.id), self.personal(client.task.build(client.id))
+        return params.select(w, own.__contains__)  # W_P of this client
 
     def client_update(self, body: Params, own: Params, client: Client) -> tuple[Reply, Params]:
         net = client.net({**body, **own})

@@ -38,7 +38,7 @@ class QFFL(Algorithm[Params, None]):
     q: NonNegative = 1.0
 
     def init(self, task: Task) -> Params:
-        return params.of(task.build(None))  # w_0
+        return task.start()  # w_0
 
     def client_update(self, w: Params, state: None, client: Client) -> tuple[Reply, None]:
         net = client.net(w)

@@ -32,9 +32,9 @@ class Scaffold(Algorithm[Server, Params]):
     lr: Positive = 1.0  # η_g
 
     def init(self, task: Task) -> Server:
-        net = task.build(None)
-        c = {name: params.copy(tensor) * 0 for name, tensor in net.named_parameters()}
-        return Server(params.of(net), c, len(task.source))
+        x = task.start()
+        c = {name: x[name] * 0 for name, _ in task.build(None).named_parameters()}
+        return Server(x, c, len(task.source))
 
     def client_init(self, client: Client) -> Params:
         net = client.task.build(client.id)
