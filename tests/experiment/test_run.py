@@ -243,3 +243,22 @@ def test_small_knowledge_and_the_blocks_of_the_model_are_noted_for_reports(tmp_p
     assert len(rates) == 23  # a rate per module of shallow-cnn
     assert any(rates.values())
     assert list(blocks) == ["conv1", "conv2", "conv3", "linear4", "linear5"]
+
+
+def test_phase_with_a_seed_of_its_own_is_trained_once_for_all_seeds(tmp_path, own_cache):
+    """Where the source clients are the same for all seeds, so is the model; what follows it is not."""
+    scenario = {**battery.tiny()["scenario"], "partition_seed": 7}
+    atp = {"name": "atp", "phases": [{"name": "atp", "rounds": 1}], "adapter": "atp"}
+    phases = [{"name": "fedavg", "rounds": 2, "seed": 4}]
+    told, experiment = Told(), tiny(scenario=scenario, phases=phases, systems=[atp], seeds=[0, 1])
+    run(experiment, tmp_path, listener=told)
+    assert told.steps["seed 0 (1/2): fedavg"] == 2
+    assert told.steps["seed 1 (2/2): fedavg"] == 0
+    assert told.steps["seed 1 (2/2): atp"] == 1
+    assert len(list((cache_folder() / "phases").glob("*/*.sqlite"))) == 3
+    free = tiny(scenario=scenario, seeds=[4])
+    run(free, tmp_path)
+    fixed = tiny(scenario=scenario, phases=phases, seeds=[4])
+    run(fixed, tmp_path)
+    cells = [table_of(one, tmp_path).lines[0].cells for one in (free, fixed)]
+    assert cells[0] == cells[1]

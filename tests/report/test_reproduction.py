@@ -8,28 +8,37 @@ import yaml
 import battery
 from acclimate.cli import main
 from acclimate.experiment import published
-from acclimate.experiment.catalog import shipped
-from acclimate.experiment.config import read
 
 EXPERIMENT = battery.tiny(systems=["none", {"name": "em", "tune": {"iterations": [1, 2]}}], seeds=[0, 1])
+PAPER = {
+    "title": "A tiny table",
+    "source": "nobody",
+    "experiment": "tiny.yaml",
+    "pieces": {"mild": ["scenario.noise=0.1"], "harsh": ["scenario.noise=0.8"]},
+    "rows": {"none": "No adaptation", "em": "EM"},
+    "values": {row: {"mild": [50.0, 1.0], "harsh": [40.0, 2.0]} for row in ("No adaptation", "EM")},
+    "deviations": ["It is tiny."],
+}
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
+def paper(tmp_path, monkeypatch):
+    """Writes the table with other entries; one of None is left out."""
+    monkeypatch.setattr(published, "FOLDER", tmp_path / "published")
+    (tmp_path / "published").mkdir()
+
+    def write(**more):
+        chosen = {key: value for key, value in {**PAPER, **more}.items() if value is not None}
+        (tmp_path / "published" / "tiny-table.yaml").write_text(yaml.safe_dump(chosen, sort_keys=False))
+
+    write()
+    return write
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys, paper):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    paper = {
-        "title": "A tiny table",
-        "source": "nobody",
-        "experiment": str(tmp_path / "tiny.yaml"),
-        "pieces": {"mild": ["scenario.noise=0.1"], "harsh": ["scenario.noise=0.8"]},
-        "rows": {"none": "No adaptation", "em": "EM"},
-        "values": {row: {"mild": [50.0, 1.0], "harsh": [40.0, 2.0]} for row in ("No adaptation", "EM")},
-        "deviations": ["It is tiny."],
-    }
-    (tmp_path / "published").mkdir()
-    (tmp_path / "published" / "tiny-table.yaml").write_text(yaml.safe_dump(paper))
-    monkeypatch.setattr(published, "FOLDER", tmp_path / "published")
 
     def invoke(*words):
         monkeypatch.setattr(sys, "argv", ["acclimate", *words])
@@ -86,11 +95,101 @@ def test_reproduce_of_something_unknown_names_the_nearest(call):
     assert "did you mean 'mild'" in printed.err
 
 
-@pytest.mark.parametrize("name", published.names())
-def test_published_tables_have_a_value_for_every_system_and_piece(name):
-    paper = published.published(name)
-    assert paper.experiment in shipped()
-    for piece, overrides in paper.pieces.items():
-        systems = {system.name for system in read(paper.experiment, overrides).systems}
-        assert set(paper.rows) <= systems
-        assert all(len(paper.values[row][piece]) == 2 for row in paper.rows.values())
+def page_and_results(folder):
+    results = json.loads((folder / "docs" / "results" / "tiny-table.json").read_text())
+    return (folder / "docs" / "reproduction.md").read_text(), results
+
+
+def cells(page, row, number=0):
+    """The cells of a row, in one of the tables that have it."""
+    return [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(f"| {row} |")][number]
+
+
+def ours(results, piece, system):
+    return 100 * statistics.fmean(results["pieces"][piece]["systems"][system]["streams"]["label"]["accuracy"])
+
+
+def test_reproduce_begins_with_an_overview_of_the_pieces(call, tmp_path):
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    page, results = page_and_results(tmp_path)
+    assert cells(page, "method") == ["method", "mild", "harsh"]
+    assert cells(page, "EM") == ["EM", f"50.00 / {ours(results, 'mild', 'em'):.2f}", "40.00 / –"]
+
+
+def test_reproduce_without_values_shows_ours_alone(call, paper, tmp_path):
+    paper(values=None)
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    page, results = page_and_results(tmp_path)
+    assert cells(page, "EM") == ["EM", f"{ours(results, 'mild', 'em'):.2f}", "–"]
+    assert cells(page, "method", 1) == ["method", "ours", "class-balanced", "worst 10 %", "harmed"]
+
+
+def test_reproduce_shows_a_dash_where_the_paper_prints_nothing(call, paper, tmp_path):
+    paper(values={"EM": {"mild": 50}})
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    page, results = page_and_results(tmp_path)
+    em, none = (cells(page, row, 1)[1:4] for row in ("EM", "No adaptation"))
+    assert (em[0], em[2]) == ("50.00", f"{ours(results, 'mild', 'em') - 50:+.2f}")
+    assert (none[0], none[2]) == ("–", "–")
+
+
+def test_reproduce_by_shift_has_a_column_for_every_shift(call, paper, tmp_path):
+    table = {"0": ["rotation 30", "rotation 60"], "1": ["clean", "rotation 30"]}
+    scenario = {"name": "timetable", "per_segment": 10, "source_clients": 30, "table": table}
+    (tmp_path / "shifts.yaml").write_text(yaml.safe_dump(battery.tiny(scenario=scenario, systems=["none"])))
+    values = {"No adaptation": {"all": {"rotation": 12.5, "mean": 20}}}
+    rows = {"none": "No adaptation"}
+    paper(experiment="shifts.yaml", pieces={"all": []}, rows=rows, by_shift=True, values=values)
+    assert call("reproduce", "tiny-table", "--workers", "1")[0] == 0
+    page, results = page_and_results(tmp_path)
+    system = results["pieces"]["all"]["systems"]["none"]
+    assert cells(page, "method") == ["method", "mean", "clean", "rotation"]
+    found = {shift: 100 * accuracies[0] for shift, accuracies in system["shifts"].items()}
+    mean = 100 * next(iter(system["streams"].values()))["accuracy"][0]
+    assert cells(page, "No adaptation")[1:] == [
+        f"20.00 / {mean:.2f}", f"– / {found['clean']:.2f}", f"12.50 / {found['rotation']:.2f}"
+    ]  # fmt: skip
+    assert mean == pytest.approx((found["clean"] + 3 * found["rotation"]) / 4)  # one of four segments is clean
+
+
+def test_reproduce_judges_claims_from_the_clients_of_the_results_file(call, paper, tmp_path):
+    paper(claims=[{"piece": "harsh", "higher": "em", "lower": "none"}, {"best": "em"}], discussion=["Because."])
+    call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1")
+    page, results = page_and_results(tmp_path)
+    systems = results["pieces"]["harsh"]["systems"]
+    em, none = ([v for by in systems[s]["clients"].values() for v in by.values()] for s in ("em", "none"))
+    mean = 100 * statistics.fmean(a - b for a, b in zip(em, none, strict=True))
+    first, second = results["claims"]  # nothing about the piece that was not run
+    assert first["difference"] == second["difference"] == pytest.approx(mean)
+    assert (first["expected"], second["expected"]) == ("EM above No adaptation", "EM best (next: No adaptation)")
+    assert f"| harsh | EM above No adaptation | {first['verdict']} | {mean:+.2f} ± {first['error']:.2f} |" in page
+    order = ["### harsh", "EM above No adaptation", "Discussion:\n\n- Because.", "Remarks:", "Deviations:"]
+    assert sorted(order, key=page.index) == order
+
+
+def test_reproduce_takes_pieces_of_other_experiments(call, paper, tmp_path):
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(battery.tiny(name="other", systems=["none", "em"])))
+    paper(pieces={"mild": [], "other": {"experiment": "other.yaml", "set": ["seeds=[3]"]}}, values=None)
+    assert call("reproduce", "tiny-table", "--only", "other", "--workers", "1")[0] == 0
+    assert page_and_results(tmp_path)[1]["pieces"]["other"]["name"].startswith("other-")
+
+
+def test_reproduce_says_what_each_phase_sends(call, tmp_path):
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    page, results = page_and_results(tmp_path)
+    (phase,) = results["pieces"]["mild"]["phases"]
+    assert (phase["name"], phase["rounds"], phase["down"] == phase["up"], phase["before"]) == ("fedavg", 2, True, 0)
+    assert "- fedavg: 2 rounds, " in page
+
+
+def test_reproduce_keeps_pieces_that_were_measured_elsewhere(call, tmp_path):
+    """Another machine has another store; what it measured stays on the page, to the digit."""
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1", "--runs", "there")
+    before, results = page_and_results(tmp_path)
+    call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1", "--runs", "here")
+    page, after = page_and_results(tmp_path)
+    assert list(after["pieces"]) == ["mild", "harsh"]
+    assert after["pieces"]["mild"] == results["pieces"]["mild"]
+    section = before[before.index("### mild") : before.index("Not run yet")]
+    assert section in page
+    assert "Not run yet" not in page

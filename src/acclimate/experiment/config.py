@@ -26,7 +26,7 @@ from acclimate.experiment.catalog import (
     shipped,
 )
 from acclimate.experiment.schema import check
-from acclimate.options import Count
+from acclimate.options import Count, Whole
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class PhaseChoice:
     rounds: int
     cohort: int | Literal["all"]
     keep_every: int | None
+    seed: int | None = None  # instead of the experiment's: one model for all its seeds
 
     @property
     def trains(self) -> bool:
@@ -62,6 +63,7 @@ class PhaseChoice:
             "rounds": self.rounds,
             "cohort": self.cohort,
             "keep_every": self.keep_every,
+            **({} if self.seed is None else {"seed": self.seed}),
             **self.algorithm.plain,
         }
 
@@ -159,7 +161,9 @@ _KEYS = ("name", "scenario", "model", "phases", "systems", "test", "seeds")
 _SYSTEM_KEYS = ("name", "phases", "adapter", "aggregator", "tune", "select")
 
 
-def _phase(rounds: Count, cohort: Count | Literal["all"] = "all", keep_every: Count | None = None) -> None:
+def _phase(
+    rounds: Count, cohort: Count | Literal["all"] = "all", keep_every: Count | None = None, seed: Whole | None = None
+) -> None:
     """The keys every phase has, for the schema."""
 
 
@@ -252,7 +256,7 @@ class _Reader:
 
     def phase(self, raw: Any, path: str) -> PhaseChoice | None:
         given = {"name": raw} if isinstance(raw, str) else raw
-        common = ("rounds", "cohort", "keep_every")
+        common = ("rounds", "cohort", "keep_every", "seed")
         algorithm = self.chosen(given, path, PHASES, common)
         if not isinstance(given, dict):
             return None

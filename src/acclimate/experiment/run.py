@@ -25,6 +25,7 @@ from acclimate.experiment.cache import lock, phase_path
 from acclimate.experiment.catalog import ADAPTERS
 from acclimate.experiment.config import Chosen, Experiment, System
 from acclimate.experiment.schema import check
+from acclimate.experiment.unseen import unseen
 from acclimate.models.blocks import blocks
 from acclimate.models.build import Build
 from acclimate.scenarios.population import Population, Stream
@@ -157,10 +158,10 @@ class _Session:
             self.store.note(self.run, name, -1, "baseline", other)
         if all(self.store.is_complete(Unit(self.run, system.name, seed)) for system in systems):
             return
-        population = self.experiment.scenario.make().build(seed)
-        tested = population
+        scenario = self.experiment.scenario.make()
+        population = tested = scenario.build(seed)
         if self.experiment.test_scenario is not None:
-            tested = self.experiment.test_scenario.make().build(seed)
+            tested = unseen(self.experiment.test_scenario.make(), scenario, seed)
         model = self.experiment.model
         build = Build(
             model.target,
@@ -198,7 +199,8 @@ class _Session:
         check_knowledge(known, system.adapter.target.needs, tested.streams)
         first = tested.streams[0].client
         knowledge = known.of(first)
-        self.store.note(self.run, system.name, seed, "knowledge_bytes", trees.nbytes(knowledge))
+        needed = {name: knowledge[name] for name in ("model", *system.adapter.target.needs)}
+        self.store.note(self.run, system.name, seed, "knowledge_bytes", trees.nbytes(needed))
         for name in system.adapter.target.needs:  # ATP's rates, a chosen block: what a report can draw or name
             if not known.personal and trees.nbytes(knowledge[name]) <= MOST_NOTED_BYTES:
                 self.store.note(self.run, system.name, seed, f"knowledge {name}", knowledge[name])
@@ -257,7 +259,7 @@ class _Session:
             "population": population.digest,
             "model": self.experiment.plain()["model"],
             "phases": [phase.plain() for phase in so_far],
-            "seed": seed,
+            "seed": seed if any(phase.seed is None for phase in so_far) else None,
             "torch": versions()["torch"],
         }
         modules = [phase.algorithm.target.__module__ for phase in so_far]
@@ -280,7 +282,7 @@ class _Session:
                     rounds=choice.rounds,
                     cohort=choice.cohort,
                     keep_every=choice.keep_every,
-                    seed=seed,
+                    seed=seed if choice.seed is None else choice.seed,
                     position=position,
                     known=known,
                     executor=self.executor,

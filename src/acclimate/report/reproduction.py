@@ -1,6 +1,7 @@
-"""A published table beside ours, from the store: a section of docs/reproduction.md and docs/results/NAME.json.
+"""A published table beside ours: docs/results/NAME.json from the store, a section of docs/reproduction.md from that.
 
-Nobody types a number: both files are written whole from what runs measured and what the paper's data file holds.
+Nobody types a number. A piece that was measured on another machine, or by older code, stays in the results file as it
+is until it is measured again, so a table can grow piece by piece over many sittings.
 """
 
 from __future__ import annotations
@@ -8,13 +9,18 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from acclimate.data.folders import write_whole
-from acclimate.experiment.published import Published
-from acclimate.report.table import Line, Table, table
+from acclimate.experiment.published import MEAN, Printed, Published
+from acclimate.report.claims import Verdict, verdicts
+from acclimate.report.table import Line, Phase, client_accuracies, shift_accuracies, table
+from acclimate.report.text import traffic
 from acclimate.store.database import Store
 
 HEAD = """# Reproduction
@@ -23,56 +29,186 @@ Published tables beside what this code measures. Every section is written by `ac
 of its runs; per-client accuracies, configurations and choices are in [results/](results/). Accuracies are in %, after
 the last round; a gap is ours minus the paper's.
 """
+CLAIMS = (
+    "What the paper leads one to expect, checked on paired differences of client accuracies (mean ± standard error "
+    "over clients, in points; within two standard errors a difference is noise):"
+)
+NOTHING = "–"
 
 
-def write(paper: Published, store: Store, runs: dict[str, dict[str, Any]], docs: Path) -> list[Path]:
+def write(paper: Published, store: Store, runs: Mapping[str, dict[str, Any]], docs: Path) -> list[Path]:
     """Write what there is of a table; `runs` are the finished runs by piece."""
     results, page = docs / "results" / f"{paper.name}.json", docs / "reproduction.md"
-    content = json.dumps(_results(paper, store, runs), indent=1)
+    before = json.loads(results.read_text(encoding="utf-8"))["pieces"] if results.exists() else {}
+    now = {piece: _measured(store, run) for piece, run in runs.items()}
+    done = _Done(paper, [_Part(paper, piece, found) for piece, found in _in_order(paper, before | now).items()])
+    content = json.dumps(done.results(), indent=1)
     write_whole(results, lambda file: file.write(content.encode()))
     old = page.read_text(encoding="utf-8") if page.exists() else HEAD
-    section = _section(paper, store, runs)
+    section = "\n".join(done.section())
     marked = re.compile(rf"<!-- {paper.name} -->.*?<!-- /{paper.name} -->\n", re.DOTALL)
     new = marked.sub(lambda _: section, old) if marked.search(old) else f"{old.rstrip()}\n\n{section}"
     write_whole(page, lambda file: file.write(new.encode()))
     return [page, results]
 
 
-def _section(paper: Published, store: Store, runs: dict[str, dict[str, Any]]) -> str:
-    lines = [f"<!-- {paper.name} -->", f"## {paper.title} (`{paper.name}`)", "", f"Paper: {paper.source}.", ""]
-    for piece, run in runs.items():
-        found = table(store, run)
-        seeds = ", ".join(map(str, found.seeds))
-        lines += [
-            f"### {piece}",
-            "",
-            f"`acclimate reproduce {paper.name} --only {piece}`, seeds {seeds}; {_made(run)}.",
-            "",
-        ]
-        lines += [
-            "| method | paper | ours | gap | class-balanced | worst 10 % | harmed |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        lines += [_row(paper, piece, line, found.streams[0]) for line in found.lines if line.system in paper.rows]
-        remarks = [f"{line.system}: {remark}" for line in found.lines for remark in line.remarks]
-        lines += ["", *(f"- {remark}" for remark in remarks), ""]
-    missing = [piece for piece in paper.pieces if piece not in runs]
-    if missing:
-        lines += [f"Not run yet: {', '.join(missing)}.", ""]
-    lines += ["Deviations:", "", *(f"- {text}" for text in paper.deviations), f"<!-- /{paper.name} -->", ""]
-    return "\n".join(lines)
+def _in_order(paper: Published, pieces: Mapping[str, Any]) -> dict[str, Any]:
+    return {piece: pieces[piece] for piece in paper.pieces if piece in pieces}
 
 
-def _row(paper: Published, piece: str, line: Line, stream: str) -> str:
-    mean, spread = paper.values[paper.rows[line.system]][piece]
-    cell = line.cells[stream]
-    ours = 100 * statistics.fmean(cell.accuracy)
-    own = f"{ours:.2f}" + (f" ± {100 * statistics.stdev(cell.accuracy):.2f}" if len(cell.accuracy) > 1 else "")
-    others = [100 * statistics.fmean(values) for values in (cell.balanced_accuracy, cell.worst_decile, cell.harmed)]
-    return (
-        f"| {paper.rows[line.system]} | {mean:.2f} ± {spread:.2f} | {own} | {ours - mean:+.2f} "
-        f"| {others[0]:.2f} | {others[1]:.2f} | {others[2]:.0f} % |"
-    )
+def _measured(store: Store, run: dict[str, Any]) -> dict[str, Any]:
+    """All that is worth keeping of a run, as plain data."""
+    found = table(store, run)
+    stream = found.streams[0]
+
+    def system(line: Line) -> dict[str, Any]:
+        clients = client_accuracies(store, run["id"], line.system, stream)
+        return {
+            "streams": {name: vars(cell) for name, cell in line.cells.items()},
+            "ms_per_batch": line.ms_per_batch,
+            "clients": {str(seed): {str(c): value for c, value in by.items()} for seed, by in clients.items()},
+            "shifts": shift_accuracies(store, run["id"], line.system, stream),
+            "remarks": line.remarks,
+        }
+
+    return {
+        **{key: run[key] for key in ("name", "started", "finished", "versions", "experiment")},
+        "seeds": found.seeds,
+        "stream": stream,
+        "phases": [asdict(phase) for phase in found.phases],
+        "systems": {line.system: system(line) for line in found.lines},
+    }
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A piece that was run, and what was measured."""
+
+    paper: Published
+    piece: str
+    found: dict[str, Any]
+
+    @cached_property
+    def systems(self) -> dict[str, Any]:
+        """Those with a row in the table."""
+        return {name: system for name, system in self.found["systems"].items() if name in self.paper.rows}
+
+    def cell(self, system: str) -> dict[str, list[float]]:
+        cells: dict[str, list[float]] = self.systems[system]["streams"][self.found["stream"]]
+        return cells
+
+    def clients(self, system: str) -> dict[tuple[int, int], float]:
+        by_seed = self.systems[system]["clients"]
+        return {(int(seed), int(client)): value for seed, by in by_seed.items() for client, value in by.items()}
+
+    def section(self) -> list[str]:
+        seeds = ", ".join(map(str, self.found["seeds"]))
+        command = f"`acclimate reproduce {self.paper.name} --only {_quoted(self.piece)}`"
+        return [
+            f"### {self.piece}",
+            "",
+            f"{command}, seeds {seeds}; {_made(self.found)}.",
+            "",
+            *(self._by_shift() if self.paper.by_shift else self._detail()),
+            "",
+            *(f"- {traffic(Phase(**phase))}" for phase in self.found["phases"]),
+            "",
+        ]
+
+    def _detail(self) -> list[str]:
+        printed = any(self.paper.printed(system, self.piece) is not None for system in self.systems)
+        beside = ["paper", "ours", "gap"] if printed else ["ours"]
+        rows = []
+        for system in self.systems:
+            cell, paper = self.cell(system), self.paper.mean(system, self.piece)
+            ours = _percent(cell["accuracy"])
+            gap = NOTHING if paper is None else f"{100 * statistics.fmean(cell['accuracy']) - paper:+.2f}"
+            rows.append(
+                [
+                    self.paper.rows[system],
+                    *([_printed(self.paper.printed(system, self.piece)), ours, gap] if printed else [ours]),
+                    *(f"{100 * statistics.fmean(cell[key]):.2f}" for key in ("balanced_accuracy", "worst_decile")),
+                    f"{100 * statistics.fmean(cell['harmed']):.0f} %",
+                ]
+            )
+        return _grid(["method", *beside, "class-balanced", "worst 10 %", "harmed"], rows)
+
+    def _by_shift(self) -> list[str]:
+        ours = {name: {MEAN: self.cell(name)["accuracy"], **system["shifts"]} for name, system in self.systems.items()}
+        shifts = list(dict.fromkeys(shift for by_shift in ours.values() for shift in by_shift))
+        rows = []
+        for system, by_shift in ours.items():
+            value = self.paper.printed(system, self.piece)
+            theirs = value if isinstance(value, dict) else {}
+            cells = [_beside(self.paper, theirs.get(shift), by_shift.get(shift)) for shift in shifts]
+            rows.append([self.paper.rows[system], *cells])
+        return [_caption(self.paper), "", *_grid(["method", *shifts], rows)]
+
+
+@dataclass(frozen=True)
+class _Done:
+    """All pieces of a table that were run."""
+
+    paper: Published
+    parts: Sequence[_Part]
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        found = {part.piece: {system: part.clients(system) for system in part.systems} for part in self.parts}
+        return verdicts(self.paper, found)
+
+    def section(self) -> list[str]:
+        paper = self.paper
+        missing = [piece for piece in paper.pieces if piece not in {part.piece for part in self.parts}]
+        remarks = [
+            f"{part.piece}, {name}: {remark}"
+            for part in self.parts
+            for name, system in part.found["systems"].items()
+            for remark in system["remarks"]
+        ]
+        return [
+            f"<!-- {paper.name} -->",
+            f"## {paper.title} (`{paper.name}`)",
+            "",
+            f"Source: {paper.source}.",
+            "",
+            *(self._overview() if len(paper.pieces) > 1 else []),
+            *(text for part in self.parts for text in part.section()),
+            *([f"Not run yet: {', '.join(missing)}.", ""] if missing else []),
+            *self._claims(),
+            *_listed("Discussion", paper.discussion),
+            *_listed("Remarks", remarks),
+            *_listed("Deviations", paper.deviations),
+            f"<!-- /{paper.name} -->",
+            "",
+        ]
+
+    def _claims(self) -> list[str]:
+        if not self.verdicts:
+            return []
+        return [CLAIMS, "", *_grid(["piece", "expected", "verdict", "difference"], map(_judged, self.verdicts)), ""]
+
+    def _overview(self) -> list[str]:
+        paper = self.paper
+        ours = {(part.piece, name): part.cell(name)["accuracy"] for part in self.parts for name in part.systems}
+        rows = [
+            [row, *(_beside(paper, paper.mean(system, piece), ours.get((piece, system))) for piece in paper.pieces)]
+            for system, row in paper.rows.items()
+        ]
+        return [_caption(paper), "", *_grid(["method", *paper.pieces], rows), ""]
+
+    def results(self) -> dict[str, Any]:
+        return {
+            "table": self.paper.name,
+            "source": self.paper.source,
+            "deviations": self.paper.deviations,
+            "claims": [verdict._asdict() for verdict in self.verdicts],
+            "pieces": {part.piece: part.found for part in self.parts},
+        }
+
+
+def _quoted(piece: str) -> str:
+    return f'"{piece}"' if " " in piece else piece
 
 
 def _made(run: dict[str, Any]) -> str:
@@ -82,26 +218,37 @@ def _made(run: dict[str, Any]) -> str:
     return f"run `{run['name']}`, {minutes:.0f} minutes without phases found in the cache; {versions}"
 
 
-def _results(paper: Published, store: Store, runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    pieces = {}
-    for piece, run in runs.items():
-        found = table(store, run)
-        pieces[piece] = {
-            **{key: run[key] for key in ("name", "started", "finished", "versions", "experiment")},
-            "systems": {line.system: _system(store, run, found, line) for line in found.lines},
-        }
-    return {"table": paper.name, "source": paper.source, "deviations": paper.deviations, "pieces": pieces}
+def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
-def _system(store: Store, run: dict[str, Any], found: Table, line: Line) -> dict[str, Any]:
-    clients: dict[str, dict[str, float]] = {}
-    for seed, client, correct, count in store.select(
-        "SELECT seed, client, sum(CASE metric WHEN 'correct' THEN value ELSE 0 END), "
-        "sum(CASE metric WHEN 'count' THEN value ELSE 0 END) FROM row WHERE run = ? AND system = ? AND phase = 'test' "
-        "AND slot >= 0 AND metric IN ('correct', 'count') GROUP BY seed, client",
-        run["id"],
-        line.system,
-    ):
-        clients.setdefault(str(seed), {})[str(client)] = correct / count
-    cells = {stream: vars(cell) for stream, cell in line.cells.items()}
-    return {"streams": cells, "ms_per_batch": line.ms_per_batch, "clients": clients, "remarks": line.remarks}
+def _listed(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"{title}:", "", *(f"- {line}" for line in lines), ""] if lines else []
+
+
+def _judged(verdict: Verdict) -> list[str]:
+    return [verdict.piece, verdict.expected, verdict.verdict, f"{verdict.difference:+.2f} ± {verdict.error:.2f}"]
+
+
+def _percent(accuracies: Sequence[float]) -> str:
+    spread = f" ± {100 * statistics.stdev(accuracies):.2f}" if len(accuracies) > 1 else ""
+    return f"{100 * statistics.fmean(accuracies):.2f}{spread}"
+
+
+def _printed(value: Printed | None) -> str:
+    if isinstance(value, tuple):
+        return f"{value[0]:.2f} ± {value[1]:.2f}"
+    return _number(value.get(MEAN) if isinstance(value, dict) else value)
+
+
+def _caption(paper: Published) -> str:
+    return "Paper / ours:" if paper.values else "Ours:"
+
+
+def _beside(paper: Published, theirs: float | None, ours: Sequence[float] | None) -> str:
+    own = _number(100 * statistics.fmean(ours) if ours else None)
+    return f"{_number(theirs)} / {own}" if paper.values else own
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from acclimate.experiment.catalog import CALIBRATION
 from acclimate.store.database import Store
 
 
@@ -36,6 +38,22 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Phase:
+    """What a phase sends, in bytes per taking-part client and round."""
+
+    name: str
+    rounds: int
+    down: float
+    up: float
+    before: int  # the model, sent once before a calibration; of training 0
+
+    @property
+    def total(self) -> float:
+        """What one client exchanges that takes part in every round; of ATP D + 2 T d numbers."""
+        return self.before + self.rounds * (self.down + self.up)
+
+
+@dataclass(frozen=True)
 class Table:
     """All systems of a run."""
 
@@ -43,6 +61,7 @@ class Table:
     seeds: list[int]
     streams: list[str]
     lines: list[Line]
+    phases: list[Phase]
     finished: bool
     told: bool = False  # adapters were reset at the boundaries of shifts, which they cannot know
 
@@ -60,7 +79,42 @@ def table(store: Store, run: dict[str, Any]) -> Table:
     lines = [_line(store, run, facts, system, baseline.get(system, system), streams) for system in systems]
     experiment = run["experiment"]
     told = experiment["test"]["reset"] == "shift"
-    return Table(run["name"], experiment["seeds"], streams, lines, bool(run["finished"]), told)
+    phases = _phases(store, run, baseline)
+    return Table(run["name"], experiment["seeds"], streams, lines, phases, bool(run["finished"]), told)
+
+
+def client_accuracies(store: Store, run: int, system: str, stream: str) -> dict[int, dict[int, float]]:
+    """Seed → client → its accuracy over a whole stream."""
+    found: dict[int, dict[int, float]] = defaultdict(dict)
+    for seed, client, correct, count in store.select(
+        f"SELECT seed, client, {_SUMS} FROM row WHERE run = ? AND system = ? AND phase = 'test' AND stream = ? "
+        "AND slot >= 0 AND metric IN ('correct', 'count') GROUP BY seed, client",
+        run,
+        system,
+        stream,
+    ):
+        if count:
+            found[seed][client] = correct / count
+    return dict(found)
+
+
+def shift_accuracies(store: Store, run: int, system: str, stream: str) -> dict[str, list[float]]:
+    """Shift → accuracy over everybody's slots under it, per seed; severities of one kind count together."""
+    sums: Any = defaultdict(lambda: defaultdict(lambda: [0.0, 0.0]))
+    for shift, seed, correct, count in store.select(
+        f"SELECT shift, seed, {_SUMS} FROM row WHERE run = ? AND system = ? AND phase = 'test' AND stream = ? "
+        "AND slot >= 0 AND metric IN ('correct', 'count') GROUP BY shift, seed ORDER BY min(slot), shift",
+        run,
+        system,
+        stream,
+    ):
+        pair = sums[_SEVERITY.sub("", shift)][seed]
+        pair[0], pair[1] = pair[0] + correct, pair[1] + count
+    return {shift: [c / n for _, (c, n) in sorted(by_seed.items()) if n] for shift, by_seed in sums.items()}
+
+
+_SUMS = "sum(CASE metric WHEN 'correct' THEN value ELSE 0 END), sum(CASE metric WHEN 'count' THEN value ELSE 0 END)"
+_SEVERITY = re.compile(r" [-+]?[\d.]+$")
 
 
 @dataclass(frozen=True)
@@ -76,8 +130,7 @@ class _Facts:
 def _facts(store: Store, run: int) -> _Facts:
     counts: Any = defaultdict(dict)
     for system, seed, stream, client, correct, count in store.select(
-        "SELECT system, seed, stream, client, sum(CASE metric WHEN 'correct' THEN value ELSE 0 END), "
-        "sum(CASE metric WHEN 'count' THEN value ELSE 0 END) FROM row WHERE run = ? AND phase = 'test' "
+        f"SELECT system, seed, stream, client, {_SUMS} FROM row WHERE run = ? AND phase = 'test' "
         "AND slot >= 0 AND metric IN ('correct', 'count') GROUP BY system, seed, stream, client",
         run,
     ):
@@ -134,6 +187,27 @@ def _cell(facts: _Facts, system: str, baseline: str, stream: str, seeds: list[in
         both = [k for k in each if k in plain]
         cell.harmed.append(sum(each[k] < plain[k] for k in both) / len(both) if both else math.nan)
     return cell
+
+
+def _phases(store: Store, run: dict[str, Any], baseline: dict[str, str]) -> list[Phase]:
+    """The phases in their order; those that differ in nothing but the seed are one."""
+    sent = {system: value for (system, _), value in store.notes(run["id"], "knowledge_bytes").items()}
+    found: dict[tuple[int, Phase], None] = {}
+    for label, rounds, down, up in store.select(
+        "SELECT phase, count(DISTINCT round), avg(CASE metric WHEN 'bytes_down' THEN value END), "
+        "avg(CASE metric WHEN 'bytes_up' THEN value END) FROM row WHERE run = ? AND system = '' "
+        "AND metric IN ('bytes_down', 'bytes_up') GROUP BY seed, phase",
+        run["id"],
+    ):
+        position, _, name = label.partition("#")[0].partition(":")
+        models = [
+            sent.get(baseline.get(system["name"], ""), 0)
+            for system in run["experiment"]["systems"]
+            if len(system["phases"]) > int(position) and system["phases"][int(position)]["name"] == name
+        ]
+        before = max(models, default=0) if name in CALIBRATION else 0
+        found[int(position), Phase(name, rounds, down, up, before)] = None
+    return [phase for _, phase in sorted(found, key=lambda item: item[0])]
 
 
 def _order(store: Store, run: dict[str, Any], found: set[str]) -> list[str]:

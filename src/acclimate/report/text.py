@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from acclimate.report.table import Line, Table
+from acclimate.report.table import Line, Phase, Table
 
 COLUMNS = {"accuracy": "accuracy", "worst_decile": "worst 10 %", "harmed": "harmed"}
 MOST_STREAMS_SIDE_BY_SIDE = 2
@@ -30,8 +30,32 @@ def text(table: Table, run: dict[str, Any]) -> str:
     console = Console(width=160, record=True, file=_Nowhere(), color_system=None)  # type: ignore[arg-type]
     console.print(f"Run {table.run}", f"started {run['started']}, finished {run['finished'] or 'not yet'}", sep="\n")
     console.print("versions: " + ", ".join(f"{name} {version}" for name, version in run["versions"].items()))
-    console.print(render(table))
+    console.print(render(table), *map(traffic, table.phases), sep="\n")
     return console.export_text()
+
+
+def traffic(phase: Phase) -> str:
+    """What a phase sends, in words."""
+    rounds = f"{phase.rounds} round{'s' if phase.rounds > 1 else ''}"
+    each = f"{phase.name}: {rounds}, {size(phase.down)} down and {size(phase.up)} up per client and round"
+    if not phase.before:
+        return each
+    return (
+        f"{each}, after the model ({size(phase.before)}) once: {size(phase.total)} in all for a client of every round"
+    )
+
+
+def size(count: float) -> str:
+    """A number of bytes for people.
+
+    >>> size(92), size(12_345), size(494_000)
+    ('92 B', '12.3 kB', '494 kB')
+    """
+    for unit in ("B", "kB", "MB"):
+        if count < 1000 or unit == "MB":
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
 
 
 def _grid(table: Table, columns: list[tuple[str, str]], costs: bool) -> RichTable:
@@ -61,15 +85,7 @@ def _cell(values: list[float], measure: str) -> str:
 
 
 def _costs(line: Line) -> list[str]:
-    return [f"{line.ms_per_batch:.1f}", _bytes(line.bytes_per_slot), _bytes(line.knowledge_bytes)]
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000 or unit == "MB":
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
+    return [f"{line.ms_per_batch:.1f}", size(line.bytes_per_slot), size(line.knowledge_bytes)]
 
 
 def _legend(table: Table) -> str:

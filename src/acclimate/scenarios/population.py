@@ -105,7 +105,7 @@ class Population:
     source: Mapping[int, tuple[Held, Held]] = field(default_factory=dict)
     streams: Sequence[Stream] = ()
     public: Held | None = None
-    digest: str = ""  # of everything above: what was computed from equal digests can be shared
+    digest: str = ""  # of all that phases can see: what was trained on equal digests can be shared
     availability: Availability = ALWAYS  # of test clients; nothing is trained differently for it
 
     @property
@@ -142,9 +142,13 @@ class Scenario(ABC):
     def plan(self, seed: int) -> Plan:
         """Decide everything for one seed."""
 
+    def seed_of(self, seed: int) -> int:
+        """The seed that decides the population in an experiment's seed."""
+        return seed if self.partition_seed is None else self.partition_seed
+
     def build(self, seed: int) -> Population:
         """The population of one seed."""
-        chosen = seed if self.partition_seed is None else self.partition_seed
+        chosen = self.seed_of(seed)
         return replace(realise(self.plan(chosen), chosen), availability=self.availability)
 
 
@@ -205,11 +209,12 @@ def _holdings(plan: Plan) -> list[tuple[Holding, bool]]:
 
 
 def _digest(plan: Plan, seed: int) -> str:
-    streams = [(s.client, s.name, len(s.segments)) for s in plan.streams]
-    orders = [part.order for s in plan.streams for part in s.segments if isinstance(part, Blend)]
-    parts = [(f"{list(plan.source)} {streams}", np.concatenate([np.zeros(0, np.int64), *orders]))]
-    parts += [(repr(held.shift), held.rows) for held, _ in _holdings(plan)]
-    return _hash(plan.dataset, seed, parts)
+    """Of what phases can see: source clients and public images. Tests may differ and still share a trained model."""
+    held = [holding for pair in plan.source.values() for holding in pair]
+    held += [] if plan.public is None else [plan.public]
+    drawn = any(not isinstance(holding.shift, Clean) for holding in held)  # a clean image is the same for all seeds
+    people = (f"{list(plan.source)} {plan.public is None}", np.zeros(0, np.int64))
+    return _hash(plan.dataset, seed if drawn else 0, [people, *((repr(h.shift), h.rows) for h in held)])
 
 
 def _hash(dataset: Dataset, seed: int, parts: Sequence[tuple[str, NDArray[np.int64]]]) -> str:

@@ -24,8 +24,9 @@ class TTFL(Scenario):
     Spatial heterogeneity SH = groups / clients: 4 groups (0.2) by default, `groups: 1` is IID. Group g reads the list
     of corruptions rotated by g · ⌈15 / groups⌉. Temporal heterogeneity TH = segments / slots: `loops` passes through
     the list with floor(slots / loops) slots each, the last one taking the rest; 1 gives 0.02. Every client draws
-    `per_client` test images, the same for every corruption; clients may overlap. The source model is trained by one
-    client that holds the clean training set. `sizes`, `leads` and `reversed` write groups by hand (the case study).
+    slots · batch_size test images, the same for every corruption; clients may overlap. The source model is trained by
+    one client that holds the clean training set, or the first `most` images of it. `sizes`, `leads` and `reversed`
+    write groups by hand (the case study).
     """
 
     data: str = "cifar10"
@@ -36,6 +37,7 @@ class TTFL(Scenario):
     slots: Count = 50  # per corruption
     batch_size: Count = 10  # the one that `slots` counts in
     validation: Share = 0.0
+    most: Count | None = None
     sizes: tuple[int, ...] | None = None
     leads: tuple[int, ...] | None = None
     reversed: tuple[int, ...] = ()
@@ -43,7 +45,7 @@ class TTFL(Scenario):
     def plan(self, seed: int) -> Plan:
         dataset, rng = sources.load(self.data), np.random.default_rng([seed, 6])
         split = dataset.columns["split"]
-        train, check = partition.cut(np.flatnonzero(split == 0), self.validation)
+        train, check = partition.cut(np.flatnonzero(split == 0)[: self.most], self.validation)
         tests, each = np.flatnonzero(split == 1), self.slots * self.batch_size
         if each > len(tests):
             raise ConfigError([f"slots: {each} test images per client asked for, {len(tests)} there"], "ttfl")

@@ -1,0 +1,74 @@
+"""Whether what a paper leads one to expect holds in our runs, from paired differences of client accuracies."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from acclimate.experiment.published import Claim, Published
+
+ENOUGH = 2.0  # standard errors that a difference must exceed
+ALIKE = 1.0  # points below which two systems are near each other, however sure their difference is
+
+Clients = Mapping[tuple[int, int], float]  # seed, client → accuracy
+
+
+class Verdict(NamedTuple):
+    """What came of one claim in one piece."""
+
+    piece: str
+    expected: str
+    verdict: str
+    difference: float  # in points
+    error: float  # its standard error over clients
+
+
+def verdicts(paper: Published, found: Mapping[str, Mapping[str, Clients]]) -> list[Verdict]:
+    """Every claim in every piece that was run; `found`: piece → system → clients."""
+    return [
+        Verdict(piece, text, (_near if claim.near else _above)(*measured), *measured)
+        for claim in paper.claims
+        for piece in claim.piece or paper.pieces
+        if piece in found
+        for text, measured in _compared(paper, claim, found[piece])
+    ]
+
+
+def difference(a: Clients, b: Clients) -> tuple[float, float]:
+    """The mean of a − b over the clients of both, in points, and its standard error.
+
+    >>> "{:.1f} ± {:.1f}".format(*difference({(0, 1): 0.8, (0, 2): 0.6}, {(0, 1): 0.5, (0, 2): 0.5}))
+    '20.0 ± 10.0'
+    """
+    paired = [100 * (a[client] - b[client]) for client in a if client in b]
+    error = statistics.stdev(paired) / math.sqrt(len(paired)) if len(paired) > 1 else math.inf
+    return statistics.fmean(paired), error
+
+
+def _compared(paper: Published, claim: Claim, systems: Mapping[str, Clients]) -> list[tuple[str, tuple[float, float]]]:
+    """What a claim says in words, and what was measured: one pair of systems after another."""
+    row = paper.rows
+    if claim.near:
+        pairs = {f"{row[claim.near[0]]} near {row[claim.near[1]]}": claim.near}
+    elif claim.best:
+        others = [name for name in row if name in systems and name != claim.best]
+        strongest = max(others, key=lambda name: statistics.fmean(systems[name].values()))
+        pairs = {f"{row[claim.best]} best (next: {row[strongest]})": (claim.best, strongest)}
+    else:
+        pairs = {f"{row[a]} above {row[b]}": (a, b) for a, b in itertools.product(claim.higher, claim.lower)}
+    return [(text, difference(systems[a], systems[b])) for text, (a, b) in pairs.items()]
+
+
+def _above(d: float, error: float) -> str:
+    if abs(d) <= ENOUGH * error:
+        return "within noise"
+    return "holds" if d > 0 else "contradicted"
+
+
+def _near(d: float, error: float) -> str:
+    if abs(d) <= ENOUGH * error:
+        return f"holds: within {ENOUGH:g} s.e."
+    return f"holds: below {ALIKE:g} point" if abs(d) < ALIKE else "contradicted"
