@@ -8,8 +8,9 @@ import torch.nn.functional as F
 import toys
 from acclimate import trees
 from acclimate.aggregators import ts_block
+from acclimate.aggregators.ts_bank import Bank, Seen
 from acclimate.aggregators.ts_block import Draws, TSBlock
-from acclimate.aggregators.tsa import TSA, Bank, Seen
+from acclimate.aggregators.tsa import TSA
 from acclimate.contracts import Upload
 
 GOLDEN = "tsa/tsa_golden.npz"

@@ -1,50 +1,36 @@
 """TSA: temporal-spatial aggregation by attention over signatures (Zhang et al., KDD 2024).
 
 "Enabling Collaborative Test-Time Adaptation in Dynamic Environment via Federated Learning". The attention and its
-training are in `ts_block.py`. Where the paper is silent or cannot be meant literally: W is the softmax of the scores
-(13), which alone are not weights; masked scores become −∞ and the diagonal stays (`masks: hadamard` is as printed);
-(17) draws for each slot; 100 epochs, a new block and a new Adam per slot, as in the authors' code, which differs by
-`window: 5, lr: 1e-4, lam: 0.1, masks: fixed-percent, pick: best, bias: true`.
+training are in `ts_block.py`, the memory bank is in `ts_bank.py`. Where the paper is silent or cannot be meant
+literally: W is the softmax of the scores (13), which alone are not weights; masked scores become −∞ and the diagonal
+stays (`masks: hadamard` is as printed); (17) draws for each slot; 100 epochs, a new block and a new Adam per slot, as
+in the authors' code, which differs by `window: 5, lr: 1e-4, lam: 0.1, masks: fixed-percent, pick: best, bias: true`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.aggregators import ts_block
 from acclimate.aggregators.mixing import drawn, mix, total_variances
+from acclimate.aggregators.ts_bank import Bank
 from acclimate.aggregators.ts_block import TSBlock
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.options import Count, NonNegative, Positive, Share, Whole
-
-
-class Seen(NamedTuple):
-    """The last signatures of one client, oldest first."""
-
-    slots: Tensor  # [n]
-    p: Tensor  # [n, D]
-
-
-class Bank(NamedTuple):
-    """The memory bank P, cut to the last T exchanges, and the block where it is kept."""
-
-    slots: Tensor  # of the last T exchanges
-    seen: dict[int, Seen]
-    block: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class TSA(Aggregator[Bank]):
     """W^t = softmax of the spatial scores of the last slot, after self-supervised training on the last T slots.
 
-    A client that missed a slot counts there with its last signature before it, or, if it came later, its first. While
-    it is absent its last upload still takes part, with a weight that falls by `stale` for every slot of its age, beyond
-    the paper, which has everybody there at all times.
+    A client that missed a slot counts there with its last signature before it, or, if it came later, its first. Beyond
+    the paper, the last upload of an absent client takes part, its weight falling by `stale` for every slot of its age.
     Time grows with N² T (D = 256: 0.5 s a slot for 20 clients, 8 s for 200, minutes for 1,000). `sample: 50` keeps it
     below two seconds and moves 1 % of a row's weight with 200 clients in 4 groups, 14 % with 15 (`benchmarks/tsa.py`).
     """
@@ -70,33 +56,19 @@ class TSA(Aggregator[Bank]):
         return Bank(torch.zeros(0, dtype=torch.int64), {})
 
     def mix(self, state: Bank, uploads: Sequence[Upload], slot: int) -> Mix:
-        seen = dict(state.seen)
-        for upload in uploads:
-            seen[upload.client] = self._remember(seen.get(upload.client), upload)
+        bank = state.remember(uploads, self.window)
         age = torch.tensor([slot - upload.slot for upload in uploads])
         if not (age == 0).any():
-            return Mix([], state._replace(seen=seen))
-        slots = torch.cat([state.slots, torch.tensor([slot])])[-self.window :]
-        x = torch.stack([_window(seen[upload.client], slots) for upload in uploads])  # X [N, T', D]
-        w, block = self._weights(x, state.block)
+            return Mix([], bank)
+        slots = torch.cat([bank.slots, torch.tensor([slot])])[-self.window :]
+        x = torch.stack([bank.seen[upload.client].at(slots) for upload in uploads])  # X [N, T', D]
+        w, block = self._weights(x, bank.block)
         w = w[age == 0]
         if age.any():
-            w = w * self.stale**age
-            w = w / w.sum(1, keepdim=True)
+            w = F.normalize(w * self.stale**age, p=1, dim=1)  # rows sum to one again
         between = total_variances(w, uploads) if self.total_variance else [{}] * len(w)
         downloads = [{**mixed, **variances} for mixed, variances in zip(mix(w, uploads), between, strict=True)]
-        return Mix(downloads, Bank(slots, seen, block if self.warm_start else None), drawn(w, uploads))
-
-    def _remember(self, before: Seen | None, upload: Upload) -> Seen:
-        if upload.signature is None:
-            raise ValueError(f"TSA needs a signature with every upload; client {upload.client} sent none")
-        now = Seen(torch.tensor([upload.slot]), upload.signature.detach()[None])
-        if before is None:
-            return now
-        if upload.slot <= int(before.slots[-1]):  # of a client that is absent: known already
-            return before
-        both = Seen(torch.cat([before.slots, now.slots]), torch.cat([before.p, now.p]))
-        return Seen(both.slots[-self.window :], both.p[-self.window :])
+        return Mix(downloads, Bank(slots, bank.seen, block if self.warm_start else None), drawn(w, uploads))
 
     def _weights(self, x: Tensor, block: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if self.ablation == "s-sim":
@@ -122,7 +94,3 @@ class TSA(Aggregator[Bank]):
             loss=self.loss,
             best=self.pick == "best",
         )
-
-
-def _window(seen: Seen, slots: Tensor) -> Tensor:
-    return seen.p[(torch.searchsorted(seen.slots, slots, right=True) - 1).clamp(min=0)]
