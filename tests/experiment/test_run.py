@@ -262,3 +262,11 @@ def test_phase_with_a_seed_of_its_own_is_trained_once_for_all_seeds(tmp_path, ow
     run(fixed, tmp_path)
     cells = [table_of(one, tmp_path).lines[0].cells for one in (free, fixed)]
     assert cells[0] == cells[1]
+
+
+def test_missed_exchanges_are_told(tmp_path):
+    experiment = tiny("scenario.availability.periods=[2]", systems=["fedavg+tent"], test={"batch_size": 5})
+    run(experiment, tmp_path)
+    lines = {line.system: line for line in table_of(experiment, tmp_path).lines}
+    assert lines["fedavg+tent"].remarks == ["clients missed 50 % of the exchanges"]
+    assert lines["none"].remarks == []

@@ -159,6 +159,7 @@ def _line(store: Store, run: dict[str, Any], facts: _Facts, system: str, baselin
     costs = facts.costs[system]
     slots = costs["count"][1]
     knowledge = [v for (name, _), v in store.notes(run["id"], "knowledge_bytes").items() if name == _plain(system)]
+    missed = costs.get("missed", (0.0, 0))[0] / slots
     return Line(
         system=system,
         cells={stream: _cell(facts, system, baseline, stream, run["experiment"]["seeds"]) for stream in streams},
@@ -166,7 +167,8 @@ def _line(store: Store, run: dict[str, Any], facts: _Facts, system: str, baselin
         bytes_per_slot=sum(costs.get(name, (0.0, 0))[0] for name in ("bytes_up", "bytes_down")) / slots,
         knowledge_bytes=max(knowledge, default=0),
         left_out=int(costs.get("left_out", (0.0, 0))[0]),
-        remarks=_remarks(store, run["id"], system),
+        remarks=_remarks(store, run["id"], system)
+        + ([f"clients missed {100 * missed:.0f} % of the exchanges"] if missed else []),
     )
 
 
