@@ -193,3 +193,20 @@ def test_reproduce_keeps_pieces_that_were_measured_elsewhere(call, tmp_path):
     section = before[before.index("### mild") : before.index("Not run yet")]
     assert section in page
     assert "Not run yet" not in page
+
+
+def test_reproduce_shows_pictures_where_the_table_asks_for_them(call, paper, tmp_path):
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    assert not (tmp_path / "docs" / "figures").exists()
+    atp = {"name": "atp", "phases": [{"name": "atp", "rounds": 1}], "adapter": "atp"}
+    systems = ["none", "em", "fedavg+tent", atp]
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**EXPERIMENT, "systems": systems, "seeds": [0]}))
+    paper(pictures=True)
+    call("reproduce", "tiny-table", "--workers", "1")
+    page, _ = page_and_results(tmp_path)
+    drawn = sorted(path.name for path in (tmp_path / "docs" / "figures").iterdir())
+    kinds = ("accuracy-label", "matrices-feature", "weights-label")
+    assert {f"tiny-table-{piece}-{kind}.svg" for piece in ("mild", "harsh") for kind in kinds} < set(drawn)
+    assert "tiny-table-rates.svg" in drawn
+    assert all(f"](figures/{name})" in page for name in drawn)
+    assert page.index("tiny-table-mild-accuracy") < page.index("### harsh") < page.index("tiny-table-harsh-accuracy")

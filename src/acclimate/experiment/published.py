@@ -67,6 +67,7 @@ class Published:
     rows: dict[str, str]  # our system → the table's row
     values: dict[str, dict[str, Printed]] = field(default_factory=dict)  # row → piece → what the paper prints
     by_shift: bool = False  # methods x shifts, and values likewise
+    pictures: bool = False  # whether the page shows what `acclimate figures` draws
     claims: list[Claim] = field(default_factory=list)
     discussion: list[str] = field(default_factory=list)  # by hand, so without a measured number
     deviations: list[str] = field(default_factory=list)

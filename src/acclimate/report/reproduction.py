@@ -19,6 +19,7 @@ from typing import Any
 from acclimate.data.folders import write_whole
 from acclimate.experiment.published import MEAN, Printed, Published
 from acclimate.report.claims import Verdict, verdicts
+from acclimate.report.figures import draw
 from acclimate.report.table import Line, Phase, client_accuracies, shift_accuracies, table
 from acclimate.report.text import traffic
 from acclimate.store.database import Store
@@ -34,6 +35,7 @@ CLAIMS = (
     "over clients, in points; within two standard errors a difference is noise):"
 )
 NOTHING = "–"
+RATES = "rates.svg"
 
 
 def write(paper: Published, store: Store, runs: Mapping[str, dict[str, Any]], docs: Path) -> list[Path]:
@@ -41,15 +43,43 @@ def write(paper: Published, store: Store, runs: Mapping[str, dict[str, Any]], do
     results, page = docs / "results" / f"{paper.name}.json", docs / "reproduction.md"
     before = json.loads(results.read_text(encoding="utf-8"))["pieces"] if results.exists() else {}
     now = {piece: _measured(store, run) for piece, run in runs.items()}
-    done = _Done(paper, [_Part(paper, piece, found) for piece, found in _in_order(paper, before | now).items()])
-    content = json.dumps(done.results(), indent=1)
-    write_whole(results, lambda file: file.write(content.encode()))
+    pictures = _pictures(paper, store, runs) if paper.pictures else {}
+    for name, content in pictures.items():
+        _save(docs / "figures" / name, content)
+    shown = sorted(path.name for path in (docs / "figures").glob(f"{paper.name}-*.svg"))
+    parts = [_Part(paper, piece, found, shown) for piece, found in _in_order(paper, before | now).items()]
+    done = _Done(paper, parts, [name for name in shown if name == f"{paper.name}-{RATES}"])
+    _save(results, json.dumps(done.results(), indent=1))
     old = page.read_text(encoding="utf-8") if page.exists() else HEAD
     section = "\n".join(done.section())
     marked = re.compile(rf"<!-- {paper.name} -->.*?<!-- /{paper.name} -->\n", re.DOTALL)
     new = marked.sub(lambda _: section, old) if marked.search(old) else f"{old.rstrip()}\n\n{section}"
-    write_whole(page, lambda file: file.write(new.encode()))
-    return [page, results]
+    _save(page, new)
+    return [page, results, *(docs / "figures" / name for name in pictures)]
+
+
+def _save(path: Path, content: str) -> None:
+    write_whole(path, lambda file: file.write(content.encode()))
+
+
+def _pictures(paper: Published, store: Store, runs: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """What there is to draw of the runs, by file: of each piece, and ATP's rates of all pieces together."""
+    named = {runs[piece]["name"]: f"{paper.name}-{_plain(piece)}" for piece in paper.pieces if piece in runs}
+    drawn = draw(store, [runs[piece] for piece in paper.pieces if piece in runs])
+    return {
+        f"{paper.name}-{RATES}" if "-rates" in file else named[run] + file.removeprefix(run): content
+        for run, files in drawn.items()
+        for file, content in files.items()
+    }
+
+
+def _shown(names: Sequence[str]) -> list[str]:
+    return [line for name in names for line in (f"![{name.removesuffix('.svg')}](figures/{name})", "")]
+
+
+def _plain(piece: str) -> str:
+    """A piece as part of a file's name."""
+    return re.sub(r"[^\w.]+", "-", piece)
 
 
 def _in_order(paper: Published, pieces: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,6 +117,7 @@ class _Part:
     paper: Published
     piece: str
     found: dict[str, Any]
+    shown: Sequence[str] = ()  # the pictures of the table
 
     @cached_property
     def systems(self) -> dict[str, Any]:
@@ -113,6 +144,7 @@ class _Part:
             "",
             *(f"- {traffic(Phase(**phase))}" for phase in self.found["phases"]),
             "",
+            *_shown([name for name in self.shown if name.startswith(f"{self.paper.name}-{_plain(self.piece)}-")]),
         ]
 
     def _detail(self) -> list[str]:
@@ -151,6 +183,7 @@ class _Done:
 
     paper: Published
     parts: Sequence[_Part]
+    shown: Sequence[str] = ()  # pictures of all pieces together
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
@@ -175,6 +208,7 @@ class _Done:
             *(self._overview() if len(paper.pieces) > 1 else []),
             *(text for part in self.parts for text in part.section()),
             *([f"Not run yet: {', '.join(missing)}.", ""] if missing else []),
+            *_shown(self.shown),
             *self._claims(),
             *_listed("Discussion", paper.discussion),
             *_listed("Remarks", remarks),
