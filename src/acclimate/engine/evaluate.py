@@ -142,8 +142,8 @@ class _Run:
                 self.pending.scores += scores
                 self.pending.figures += [Figure(stream.client, stream.name, t, blob) for t, blob in figures]
                 self._advance(ahead[index], paused)
-                yield from self._due()
-        yield from self._due(now=True)
+                yield from self._due(min(1.0, self.commit_seconds))
+        yield from self._due(0.0)
 
     def together(self, aggregator: Aggregator[Any]) -> Iterator[Commit]:
         """With an aggregator all clients of a stream go slot by slot: adapt, exchange, predict."""
@@ -152,11 +152,11 @@ class _Run:
             presence = self._presence(members)
             slot, server = self._begin(aggregator, name, members)
             for t in range(slot, max(self.lengths[m] for m in members)):
-                states = {m: presence[m][t] for m in members if t < self.lengths[m]}
-                server = self._slot(aggregator, server, name, states, t)
+                now = {m: presence[m][t] for m in members if t < self.lengths[m]}
+                server = self._slot(aggregator, server, name, now, t)
                 self.servers[name] = (t + 1, server)
-                yield from self._due()
-        yield from self._due(now=True)
+                yield from self._due(self.commit_seconds)  # everybody's state: too much to save for every slot
+        yield from self._due(0.0)
 
     def _presence(self, members: list[int]) -> dict[int, NDArray[np.int64]]:
         """Who exchanges when."""
@@ -256,11 +256,11 @@ class _Run:
             self.pending.scores.append(Score(stream.client, stream.name, -1, "", values))
         self.at[member] = self.pending.members[member] = paused
 
-    def _due(self, now: bool = False) -> Iterator[Commit]:
-        """Hand over what is pending, at most every second."""
+    def _due(self, seconds: float) -> Iterator[Commit]:
+        """Hand over what is pending, if the last time was so many seconds ago."""
         if self.progress is not None:
             self.progress(sum(paused.slot for paused in self.at.values()), sum(self.lengths), "")
-        if self.pending.members and (now or time.monotonic() - self.since >= min(1.0, self.commit_seconds)):
+        if self.pending.members and time.monotonic() - self.since >= seconds:
             self.pending.servers = {name: (slot, trees.dump(server)) for name, (slot, server) in self.servers.items()}
             yield self.pending
             self.since, self.pending, self.servers = time.monotonic(), Commit(), {}
