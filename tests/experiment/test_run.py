@@ -191,15 +191,16 @@ def test_test_scenario_may_differ_from_the_one_trained_on(tmp_path):
 
 
 def test_reuse_accepts_what_older_code_trained_and_says_so(tmp_path, own_cache, monkeypatch):
-    run(tiny(), tmp_path)
+    run(tiny(systems=["bbse"]), tmp_path)
     monkeypatch.setattr("acclimate.experiment.cache.source_digest", lambda modules: "0" * 16)  # as if code had changed
-    told, experiment = Told(), tiny(systems=["em"])
+    told, experiment = Told(), tiny(systems=["bbse"], test={"batch_size": 5})
     run(experiment, tmp_path, reuse=True, listener=told)
-    (line,) = [line for line in table_of(experiment, tmp_path).lines if line.system == "em"]
-    assert any("other code" in remark for remark in line.remarks)
+    (line,) = [line for line in table_of(experiment, tmp_path).lines if line.system == "bbse"]
+    (remark,) = [remark for remark in line.remarks if "other code" in remark]
+    assert "0:fedavg" in remark and "1:bbse" in remark
     trained = len(list((cache_folder() / "phases").glob("*/*.sqlite")))
     run(tiny(systems=["t3a"]), tmp_path, reuse=False)
-    assert (trained, len(list((cache_folder() / "phases").glob("*/*.sqlite")))) == (1, 2)
+    assert (trained, len(list((cache_folder() / "phases").glob("*/*.sqlite")))) == (2, 3)
 
 
 def test_source_digest_covers_what_a_method_imports_from_us():

@@ -267,7 +267,8 @@ class _Session:
         path, older = phase_path(content, modules, choice.rounds, self.reuse)
         label = f"{position}:{choice.algorithm.name}#{path.parent.name[:6]}"
         if older:
-            self.store.note(self.run, system.name, seed, "reused", f"phase {label} was made by other code")
+            before = self.store.notes(self.run, "reused").get((system.name, seed), [])
+            self.store.note(self.run, system.name, seed, "reused", sorted({*before, label}))
         if str(path) in done:
             return done[str(path)]
         known = Known([self.phase(system, i, seed, population, build, done, title) for i in range(position)])

@@ -237,5 +237,5 @@ def _remarks(store: Store, run: int, system: str) -> list[str]:
             elif name == "selected":
                 remarks.append(f"seed {seed}: round {note['round']}, best on source validation data")
             else:
-                remarks.append(f"seed {seed}: {note} (--reuse)")
+                remarks.append(f"seed {seed}: made by other code (--reuse): {', '.join(note)}")
     return remarks
