@@ -1,8 +1,10 @@
 import os
+import sys
 
 import pytest
 import torch
 
+from acclimate.cli import main
 from acclimate.engine.executor import Processes
 
 
@@ -30,3 +32,18 @@ def two_workers():
     """Two real processes, shared by all tests."""
     with Processes(2) as executor:
         yield executor
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Run the command line in an empty folder; returns exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*words):
+        monkeypatch.setattr(sys, "argv", ["acclimate", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return invoke

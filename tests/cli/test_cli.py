@@ -9,25 +9,13 @@ from PIL import Image
 
 import battery
 from acclimate import __version__
-from acclimate.cli import main
 
 EXPERIMENT = battery.tiny(systems=["tent", "em"], seeds=[0, 1])
 
 
-@pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Run the command line in an empty folder; returns exit code, output, errors."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def _experiment(tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-
-    def invoke(*words):
-        monkeypatch.setattr(sys, "argv", ["acclimate", *words])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return invoke
 
 
 def test_help_needs_no_torch():

@@ -1,26 +1,9 @@
-import sys
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 
 import battery
-from acclimate.cli import main
-
-
-@pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Run the command line in an empty folder; returns exit code, output, errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def invoke(*words):
-        monkeypatch.setattr(sys, "argv", ["acclimate", *words])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return invoke
 
 
 @pytest.fixture

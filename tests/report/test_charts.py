@@ -87,7 +87,10 @@ def test_bars_stand_on_zero_with_whiskers():
 
 
 def test_bars_of_nothing_but_zero_are_drawn():
-    read(charts.bars("t", ["n"], {"panel": [Group("a", [(0.0, 0.0)])]}, ["one"], "rate"))
+    root = read(charts.bars("t", ["n"], {"panel": [Group("a", [(0.0, 0.0)])]}, ["one"], "rate"))
+    (bar,) = [item for item in root.iter(f"{NAMES}rect") if item.get("fill") == svg.fill(0)]
+    assert float(bar.get("height")) == 0
+    assert {"a", "0"} <= set(words(root))
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 0), (-0.003, 0.004), (12.5, 99.1), (0, 1e-7)])

@@ -1,12 +1,10 @@
 import json
 import statistics
-import sys
 
 import pytest
 import yaml
 
 import battery
-from acclimate.cli import main
 from acclimate.experiment import published
 
 EXPERIMENT = battery.tiny(systems=["none", {"name": "em", "tune": {"iterations": [1, 2]}}], seeds=[0, 1])
@@ -35,18 +33,9 @@ def paper(tmp_path, monkeypatch):
     return write
 
 
-@pytest.fixture
-def call(tmp_path, monkeypatch, capsys, paper):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def _experiment(paper, tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-
-    def invoke(*words):
-        monkeypatch.setattr(sys, "argv", ["acclimate", *words])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return stop.value.code, capsys.readouterr()
-
-    return invoke
 
 
 def test_reproduce_writes_a_section_piece_by_piece(call, tmp_path):
@@ -87,12 +76,12 @@ def test_reproduce_keeps_what_others_wrote_on_the_page(call, tmp_path):
 
 
 def test_reproduce_of_something_unknown_names_the_nearest(call):
-    code, printed = call("reproduce", "tiny-tabel")
+    code, _, error = call("reproduce", "tiny-tabel")
     assert code == 2
-    assert "did you mean 'tiny-table'" in printed.err
-    code, printed = call("reproduce", "tiny-table", "--only", "mil")
+    assert "did you mean 'tiny-table'" in error
+    code, _, error = call("reproduce", "tiny-table", "--only", "mil")
     assert code == 2
-    assert "did you mean 'mild'" in printed.err
+    assert "did you mean 'mild'" in error
 
 
 def page_and_results(folder):

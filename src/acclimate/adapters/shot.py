@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate import params
-from acclimate.contracts import Adapter
+from acclimate.adapters.on_batches import OnBatches
 from acclimate.losses import entropy
 from acclimate.models.head import features, head_of
 from acclimate.models.norms import batch_statistics
@@ -17,7 +17,7 @@ from acclimate.options import NonNegative, Positive
 from acclimate.params import Params
 
 
-class SHOT(Adapter):
+class SHOT(OnBatches):
     """Freeze the head and train the rest for predictions that are sure one by one and diverse together.
 
     As in ATP's comparison: one SGD step per batch on batch statistics, predictions before the step, carried over
@@ -56,14 +56,6 @@ class SHOT(Adapter):
                 loss = loss + self.beta * F.cross_entropy(logits, labels)  # eq. (7)
         params.descend(loss, self.trained, self.lr)
         return logits.detach()
-
-    def adapt(self, x: Tensor) -> None:
-        self(x)
-
-    @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
-        with batch_statistics(self.net, len(x)):
-            return super().predict(x)
 
 
 def diversity(logits: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from acclimate.contracts import Adapter
+from acclimate.adapters.on_batches import OnBatches
 from acclimate.errors import UnsupportedModel
 from acclimate.losses import entropy
 from acclimate.models.norms import affine, batch_statistics, norm_layers
@@ -15,7 +15,7 @@ from acclimate.options import Count, Decay, Positive
 from acclimate.params import Params
 
 
-class Tent(Adapter):
+class Tent(OnBatches):
     """Minimise entropy over the scale and shift of normalisation layers, on batch statistics.
 
     A batch of one image has no statistics of its own: it is predicted with the source's and teaches nothing.
@@ -66,11 +66,3 @@ class Tent(Adapter):
     def loss(self, logits: Tensor) -> Tensor | None:
         """What a step goes down; None: there is nothing to learn from this batch."""
         return entropy(logits).mean()  # §3.1: H(ŷ) = −Σ_c p(ŷ_c) log p(ŷ_c)
-
-    def adapt(self, x: Tensor) -> None:
-        self(x)
-
-    @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
-        with batch_statistics(self.net, len(x)):
-            return super().predict(x)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from acclimate import params
-from acclimate.contracts import Adapter
+from acclimate.adapters.on_batches import OnBatches
 from acclimate.losses import entropy
 from acclimate.models.norms import affine, batch_statistics, norm_layers
 from acclimate.options import Count, NonNegative, Positive, Whole
@@ -18,7 +18,7 @@ from acclimate.terms import Name, term_of
 from acclimate.trees import Nest
 
 
-class TTAGrad(Adapter):
+class TTAGrad(OnBatches):
     """One plain SGD step down the entropy of the batch, on batch statistics, then predict the same batch.
 
     The paper does not say which tensors move: `trains: affine` are the scales and shifts of normalisation layers, which
@@ -58,8 +58,7 @@ class TTAGrad(Adapter):
     def predict(self, x: Tensor) -> Tensor:
         kept = self.shared() if self.finetune else {}
         self._descend(x, self.finetune)
-        with torch.no_grad(), batch_statistics(self.net, len(x)):
-            logits: Tensor = self.net(x)
+        logits = super().predict(x)
         if kept:
             params.assign(self.trained, kept)
         return logits
