@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 
-from benchmarks import atp, corruptions, many_clients, training, tsa
+from benchmarks import atp, corruptions, exchange, many_clients, training, tsa
 from benchmarks.measure import busy
 
 
 def main() -> None:
     start, others = time.perf_counter(), busy()
     print(f"{os.cpu_count()} cores, of which other programs keep {others:.1f} busy")
-    lines = [*training.run(), *atp.run(), *tsa.run(), *many_clients.run()]
+    lines = [*training.run(), *atp.run(), *tsa.run(), *exchange.run(), *many_clients.run()]
     corruptions.main()
     print(f"\n{'median and range of interleaved runs':<68} {'median':>6}   {'range':<16} required")
     for line in lines:

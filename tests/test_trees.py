@@ -160,6 +160,13 @@ def test_load_makes_named_tuples_only(module, name):
         trees.load(save({}, metadata={"nest": skeleton}))
 
 
+def test_load_reads_blobs_with_one_entry_per_tensor():
+    named = {"0": torch.arange(3.0), "1": torch.tensor(2)}
+    skeleton = json.dumps({"dict": [["w", {"tensor": 0}], ["n", {"tensor": 1}]]})
+    back = trees.load(save(named, metadata={"nest": skeleton}))
+    assert back["w"].tolist() == [0.0, 1.0, 2.0] and back["n"].item() == 2
+
+
 @pytest.mark.parametrize("keep", [0, 4, 8, 40, -1])
 def test_load_of_a_truncated_blob_is_an_error(keep):
     blob = trees.dump({"w": torch.ones(4), "n": 1})
@@ -210,6 +217,10 @@ def test_nbytes_counts_tensors_only():
 @pytest.mark.parametrize(("value", "expected"), [(1.0, True), (math.nan, False), (math.inf, False)])
 def test_finite_looks_into_every_tensor(value, expected):
     assert trees.finite([torch.tensor([1, 2]), {"w": torch.tensor([0.0, value])}]) is expected
+
+
+def test_finite_is_not_misled_by_a_sum_that_overflows():
+    assert trees.finite(torch.full((4,), 3e38))
 
 
 def test_transform_changes_tensors_and_nothing_else():

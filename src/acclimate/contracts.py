@@ -253,7 +253,10 @@ class Upload(NamedTuple):
 
 
 class Mix(NamedTuple):
-    """What an aggregator makes of uploads: one download for each of the slot's own, in their order."""
+    """What an aggregator makes of uploads: one download for each of the slot's own, in their order.
+
+    Whoever gets the same may be given the same object.
+    """
 
     downloads: list[Params]
     state: Nest

@@ -1,15 +1,17 @@
 """Nests: tensors, numbers, strings and None in dicts, lists, tuples and NamedTuples.
 
 All states and messages are nests, so saving, counting bytes and sending to another process are written once,
-here. The saved form is one safetensors blob: the tensors, and the skeleton around them as JSON in its header.
-Nothing is pickled; loading a NamedTuple looks its class up among the modules that are already imported and
-never imports or runs anything.
+here. The saved form is one safetensors blob: the tensors of a type end to end, and the skeleton around them as
+JSON in its header. Nothing is pickled; loading a NamedTuple looks its class up among the modules that are already
+imported and never imports or runs anything.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -20,7 +22,7 @@ from torch import Tensor
 
 Nest = Any  # a recursive union would be exact, and unreadable at every place of use
 
-_KEY = "nest"
+_PACKED, _APART = "packed", "nest"  # one entry of metadata: several would come in any order
 
 
 def flatten(nest: Nest) -> tuple[list[Tensor], str]:
@@ -59,7 +61,8 @@ def nbytes(nest: Nest) -> int:
 
 def finite(nest: Nest) -> bool:
     """Whether every floating-point tensor of the nest is finite throughout."""
-    return all(bool(torch.isfinite(t).all()) for t in leaves(nest) if t.is_floating_point())
+    # A finite sum has finite terms: one pass without a mask. A sum that is not may only have overflowed.
+    return all(math.isfinite(t.sum()) or bool(torch.isfinite(t).all()) for t in leaves(nest) if t.is_floating_point())
 
 
 def equal(a: Nest, b: Nest) -> bool:
@@ -77,24 +80,28 @@ def dump(nest: Nest) -> bytes:
     (1.5, None, tensor([0, 1, 2]))
     """
     tensors, skeleton = flatten(nest)
-    # Copies where needed: the format wants contiguous tensors that share no memory.
-    named = {str(i): tensor.detach().cpu().contiguous() for i, tensor in enumerate(tensors)}
-    seen: set[int] = set()
-    for name, tensor in named.items():
-        pointer = tensor.untyped_storage().data_ptr()
-        if pointer in seen:
-            named[name] = tensor.clone()
-        seen.add(pointer)
-    return save_tensors(named, metadata={_KEY: skeleton})
+    # One entry for all tensors of a type: the format's price per entry is higher than that of most tensors' bytes.
+    packs: dict[str, list[Tensor]] = {}
+    for tensor in tensors:
+        packs.setdefault(str(tensor.dtype), []).append(tensor.detach().cpu().reshape(-1))
+    described = json.dumps([skeleton, [[str(tensor.dtype), *tensor.shape] for tensor in tensors]])
+    return save_tensors({dtype: torch.cat(pack) for dtype, pack in packs.items()}, metadata={_PACKED: described})
 
 
 def load(blob: bytes) -> Nest:
     """The nest of a blob made by `dump`."""
     try:
         size = int.from_bytes(blob[:8], "little")
-        skeleton = json.loads(blob[8 : 8 + size])["__metadata__"][_KEY]
-        named = load_tensors(blob)
-        return unflatten([named[str(i)] for i in range(len(named))], skeleton)
+        described = json.loads(blob[8 : 8 + size])["__metadata__"]
+        packs, taken, tensors = load_tensors(blob), Counter[str](), []
+        if _APART in described:  # written before tensors were packed: one entry each
+            return unflatten([packs[str(i)] for i in range(len(packs))], described[_APART])
+        skeleton, pieces = json.loads(described[_PACKED])
+        for dtype, *shape in pieces:
+            start, taken[dtype] = taken[dtype], taken[dtype] + math.prod(shape)
+            # A copy, so that each has memory of its own, aligned as everywhere else.
+            tensors.append(packs[dtype][start : taken[dtype]].view(shape).clone())
+        return unflatten(tensors, skeleton)
     except Exception as error:
         raise ValueError(f"not a nest written by acclimate, or damaged ({error})") from error
 

@@ -32,6 +32,13 @@ def test_fedamp_distance_is_over_all_tensors():
     assert weights[0, 1].item() == pytest.approx(math.exp(-3) / 2, abs=1e-12)
 
 
+def test_fedamp_tells_close_clients_that_are_far_from_zero_apart():
+    """At 1000, clients 0.01 apart: ‖w_0 − w_1‖² = 4 · 10⁻⁴, of which squares of 1000 would leave little."""
+    uploads = [toys.upload(torch.full((4,), 1000.0, dtype=torch.float64) + step) for step in (0.0, 0.01)]
+    weights = FedAMP(sigma=1e-4).mix(None, uploads, slot=0).figures["weights"]
+    assert weights[0, 1].item() == pytest.approx(math.exp(-4) / 2, rel=1e-9)
+
+
 def test_fedamp_of_one_client_is_the_identity():
     mix = FedAMP().mix(None, [toys.upload(0.3)], slot=0)
     assert mix.figures["weights"].tolist() == [[1.0]]

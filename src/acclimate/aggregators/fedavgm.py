@@ -49,8 +49,7 @@ class FedAvgM(Aggregator[State]):
                 v[name] = self.beta * v[name] + delta if name in v else delta
                 moved = state.w[name] - self.lr * v[name]
                 w[name] = torch.where(_lowest(name, uploads) >= 0, moved.clamp(min=0), moved)
-        downloads = [{name: tensor.clone() for name, tensor in w.items()} for _ in uploads]
-        return Mix(downloads, State(w, v))
+        return Mix([w] * len(uploads), State(w, v))
 
 
 def _lowest(name: str, uploads: Sequence[Upload]) -> Tensor:

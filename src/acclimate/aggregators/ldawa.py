@@ -36,8 +36,7 @@ class LDAWA(Aggregator[Params]):
             delta = cosine(layer, state.get(name))
             w[name] = params.combine(self._weights(delta), layer)
             cosines.append(delta)
-        downloads = [{name: tensor.clone() for name, tensor in w.items()} for _ in uploads]
-        return Mix(downloads, w, {"cosines": torch.stack(cosines)})  # [layers, K]
+        return Mix([w] * len(uploads), w, {"cosines": torch.stack(cosines)})  # [layers, K]
 
     def _weights(self, delta: Tensor) -> Tensor:
         if not self.sum_to_one:

@@ -14,13 +14,29 @@ from acclimate.params import Params
 
 
 def mix(matrix: Tensor, uploads: Sequence[Upload]) -> list[Params]:
-    """Downloads: row i of `matrix` times the uploads, tensor by tensor, in float64."""
-    w, downloads = matrix.double(), [Params() for _ in matrix]
+    """Downloads: row i of `matrix` times the uploads, tensor by tensor, in float64.
+
+    Rows that are all equal, as FedAvg's, are one mixture: computed once, and the same tensors for everybody.
+    """
+    w = matrix.double()
+    if len(w) > 1 and bool((w == w[0]).all()):
+        return mix(w[:1], uploads) * len(w)
+    downloads = [Params() for _ in w]
     for name, like in uploads[0].params.items():
         mixed = torch.tensordot(w, torch.stack([upload.params[name] for upload in uploads]).double(), dims=1)
         for download, tensor in zip(downloads, mixed, strict=True):
             download[name] = params.cast(tensor, like.dtype)
     return downloads
+
+
+def products(uploads: Sequence[Upload], origin: Params) -> Tensor:
+    """The K x K inner products of the uploads seen from `origin`, in float64; what it lacks is seen from zero."""
+    total = torch.zeros(len(uploads), len(uploads), dtype=torch.float64)
+    for name in uploads[0].params:
+        stacked = torch.stack([upload.params[name] for upload in uploads]).double().reshape(len(uploads), -1)
+        seen = stacked.sub_(origin[name].double().flatten()) if name in origin else stacked
+        total.addmm_(seen, seen.T)
+    return total
 
 
 def drawn(matrix: Tensor, uploads: Sequence[Upload]) -> dict[str, Tensor]:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate import params
-from acclimate.aggregators.mixing import drawn, mix
+from acclimate.aggregators.mixing import drawn, mix, products
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.options import Positive, Share
 from acclimate.params import Params
@@ -35,18 +34,12 @@ class PFedGraph(Aggregator[Params]):
     def mix(self, state: Params, uploads: Sequence[Upload], slot: int) -> Mix:
         if not uploads:
             return Mix([], state)
-        cosine = self._cosines(torch.stack([_update(upload.params, state) for upload in uploads]))
+        cosine = self._cosines(products(uploads, state))
         n = torch.tensor([upload.weight for upload in uploads], dtype=torch.float64)
         w = to_simplex(n / n.sum() + cosine / (2 * self.alpha))
         return Mix(mix(w, uploads), state, drawn(w, uploads))
 
-    def _cosines(self, updates: Tensor) -> Tensor:
-        direction = F.normalize(updates, dim=1)
-        cosine = direction @ direction.T
+    def _cosines(self, inner: Tensor) -> Tensor:
+        lengths = inner.diag().sqrt()
+        cosine = inner / (lengths[:, None] * lengths).clamp(min=1e-24)  # ⟨Δθ_i, Δθ_j⟩ / ‖Δθ_i‖ ‖Δθ_j‖
         return torch.where(cosine > self.same, 1.0, cosine)
-
-
-def _update(theta: Params, start: Params) -> Tensor:
-    """Δθ as one vector; what was not there at the start began at zero."""
-    changes = [tensor.double() - start[name].double() if name in start else tensor for name, tensor in theta.items()]
-    return torch.cat([change.double().flatten() for change in changes])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -197,8 +197,9 @@ class _Run:
             server, mixed = self._mix(aggregator, server, name, sent, late, t)
             for m, upload in {**sent, **late}.items():
                 traffic[m]["bytes_up"] = trees.nbytes(upload.params) + trees.nbytes(upload.signature)
+            blobs = {id(download): trees.dump(download) for download in _distinct(mixed.values())}
             for m, download in mixed.items():
-                downloads[m] = trees.dump(download)
+                downloads[m] = blobs[id(download)]
                 traffic[m]["bytes_down"] = trees.nbytes(download)
             traffic |= {m: {**traffic[m], "missed": 1.0} for m in here if presence[m] != HERE}
         tasks = [
@@ -264,3 +265,8 @@ class _Run:
             self.pending.servers = {name: (slot, trees.dump(server)) for name, (slot, server) in self.servers.items()}
             yield self.pending
             self.since, self.pending, self.servers = time.monotonic(), Commit(), {}
+
+
+def _distinct(downloads: Iterable[Params]) -> Iterable[Params]:
+    """Each object once: most aggregators send everybody the same."""
+    return {id(download): download for download in downloads}.values()

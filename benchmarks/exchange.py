@@ -1,0 +1,107 @@
+"""A slot of a test with exchanges beside its bare arithmetic: what states, messages and bookkeeping cost.
+
+The bare side keeps one live adapter per client, mixes in place and saves nothing; the engine moves one adapter from
+client to client, so that memory does not grow with them and every slot can be resumed. Both must predict the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import torch
+
+from acclimate import params
+from acclimate.adapters.bn_adapt import BNAdapt
+from acclimate.adapters.tta_grad import TTAGrad
+from acclimate.aggregators.fedavg import FedAvg
+from acclimate.contracts import Adapter, Knowledge, Upload
+from acclimate.engine.evaluate import evaluate
+from acclimate.engine.testing import Test
+from acclimate.engine.train import Known
+from acclimate.examples import Images
+from acclimate.models.build import Build
+from acclimate.models.resnet import resnet8
+from acclimate.scenarios.population import Held, Population, Stream
+from acclimate.trees import Nest
+from benchmarks.measure import Line, interleave
+
+CLIENTS, SLOTS, BATCH = 20, 4, 10
+ADAPTERS: dict[str, Callable[..., Adapter]] = {
+    "TTA-bn": partial(BNAdapt, prior=0.0, unbiased=False),
+    "TTA-grad": TTAGrad,
+    "TTA-grad, all": partial(TTAGrad, trains="all"),
+}
+
+
+@dataclass(frozen=True)
+class Told(Known):
+    """A model that no phase has trained."""
+
+    model: params.Params = field(default_factory=dict)
+
+    def of(self, client: int | None) -> Knowledge:
+        return {"model": self.model}
+
+
+def run(repeats: int = 5) -> list[Line]:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    people = population()
+    build = Build(resnet8, people.classes, people.shape, people.mean, people.std)
+    known, lines = Told(model=params.of(build())), []
+    for name, make in ADAPTERS.items():
+        found: dict[str, float] = {}
+        adapters = [make(params.load(build(), known.model)) for _ in range(CLIENTS)]
+        first = adapters[0].state()
+
+        def engine(make: Callable[..., Adapter] = make, found: dict[str, float] = found) -> None:
+            commits = evaluate(make, people, build, known, aggregator=FedAvg(), test=Test(batch_size=BATCH))
+            scores = [score for commit in commits for score in commit.scores]
+            found["engine"] = sum(score.values.get("correct", 0.0) for score in scores)
+
+        def bare(adapters: Sequence[Adapter] = adapters, first: Nest = first, found: dict[str, float] = found) -> None:
+            for adapter in adapters:
+                adapter.load_state(first)
+            found["bare"] = arithmetic(adapters, people)
+
+        engine()
+        bare()
+        seconds = interleave({"engine": engine, "bare": bare}, repeats, clock=time.process_time)
+        if found["engine"] != found["bare"]:
+            raise AssertionError(f"{name}: {found} predictions are right, which should be equal")
+        ratios = sorted(a / b for a, b in zip(seconds["engine"], seconds["bare"], strict=True))
+        what = f"a slot of FedAvg with {name}, in its bare arithmetic"
+        lines.append(Line(what, ratios[len(ratios) // 2], ratios[0], ratios[-1], "-"))
+    return lines
+
+
+def arithmetic(adapters: Sequence[Adapter], people: Population) -> float:
+    """How many predictions are right, with nothing but the calls that a slot cannot do without."""
+    slots = [stream.slots(BATCH) for stream in people.streams]
+    right, aggregator = 0.0, FedAvg()
+    for t in range(SLOTS):
+        batches = [people.examples(slots[client][t].parts[0]) for client in range(CLIENTS)]
+        images = [batch.x for batch in batches]
+        for adapter, x in zip(adapters, images, strict=True):
+            adapter.adapt(x)
+        uploads = [Upload(client, t, adapters[client].moving(), None, BATCH) for client in range(CLIENTS)]
+        with torch.no_grad():
+            downloads = aggregator.mix(None, uploads, t).downloads
+        for adapter, x, batch, download in zip(adapters, images, batches, downloads, strict=True):
+            adapter.load_shared(download)
+            right += float((adapter.predict(x).argmax(-1) == batch.labels).sum())
+    return right
+
+
+def population() -> Population:
+    """Random images: the arithmetic does not look at them."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (CLIENTS * SLOTS * BATCH, 32, 32, 3), dtype=np.uint8)
+    rows = np.arange(len(images)).reshape(CLIENTS, -1)
+    streams = [Stream(client, "test", (("none", Held(0, rows[client])),)) for client in range(CLIENTS)]
+    pools = ((Images(images), rng.integers(0, 10, len(images))),)
+    return Population(10, (0.5,) * 3, (0.25,) * 3, pools, streams=streams)
