@@ -65,6 +65,21 @@ def test_reproduce_numbers_are_those_of_the_results_file(call, tmp_path):
     assert results["pieces"]["harsh"]["versions"]["torch"]
 
 
+def test_reproduce_tells_work_from_the_time_between_start_and_end(call, tmp_path):
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    results, page = tmp_path / "docs" / "results" / "tiny-table.json", tmp_path / "docs" / "reproduction.md"
+    worked = json.loads(results.read_text())["pieces"]["mild"]["worked"]
+    assert worked > 0
+    assert f", {worked / 60:.1f} minutes of work, phases found in the cache not counted" in page.read_text()
+    # What earlier code has measured says only when it began and when it ended.
+    old = json.loads(results.read_text())
+    piece = {**old["pieces"]["mild"], "started": "2026-11-15T10:00:00+00:00", "finished": "2026-11-15T12:30:00+00:00"}
+    del piece["worked"]
+    results.write_text(json.dumps({**old, "pieces": {"mild": piece}}))
+    call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1", "--runs", str(tmp_path / "other"))
+    assert ", 150.0 minutes from start to end, phases" in page.read_text()
+
+
 def test_reproduce_keeps_what_others_wrote_on_the_page(call, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "reproduction.md").write_text("# Mine\n\n<!-- other -->\nkept\n<!-- /other -->\n")

@@ -64,6 +64,14 @@ def test_store_keeps_notes_of_many_kinds(store):
     assert store.notes(run, "tuned") == {("tent", 0): {"lr": 0.2}}
 
 
+def test_store_adds_up_the_work_of_all_sittings(store):
+    run, other = store.run("a", {}, {}), store.run("b", {}, {})
+    assert store.worked(run) is None
+    store.add_work(run, 20.0)
+    store.add_work(run, 1.5)
+    assert store.worked(run) == 21.5 and store.worked(other) is None
+
+
 def write_many(path, name):
     store = Store(path)
     unit = Unit(store.run(name, {}, {}), "tent", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -150,6 +151,7 @@ class _Session:
     reuse: bool
     listener: Listener
     _open: list[Checkpoint] = field(default_factory=list)
+    _since: float = field(default_factory=time.monotonic)
 
     def seed(self, seed: int, title: str) -> None:
         """Everything of one seed."""
@@ -335,9 +337,21 @@ class _Session:
 
     @contextmanager
     def _shown(self, title: str, total: int) -> Iterator[Any]:
+        def step(done: int, total: int, text: str) -> None:
+            self.listener.step(done, text)
+            self._count(least=10.0)
+
         self.listener.begin(title, total)
-        yield lambda done, total, text: self.listener.step(done, text)
+        yield step
         self.listener.end()
+        self._count(least=0.0)
+
+    def _count(self, least: float) -> None:
+        """Add to the seconds that all sittings of this run have worked; a killed one loses at most `least`."""
+        passed = time.monotonic() - self._since
+        if passed >= least:
+            self.store.add_work(self.run, passed)
+            self._since += passed
 
 
 def _scorable(system: System, what: str, validation: Sequence[Stream], candidates: Sequence[Any]) -> Sequence[Any]:

@@ -103,6 +103,7 @@ def _measured(store: Store, run: dict[str, Any]) -> dict[str, Any]:
 
     return {
         **{key: run[key] for key in ("name", "started", "finished", "versions", "experiment")},
+        "worked": store.worked(run["id"]),
         "seeds": found.seeds,
         "stream": stream,
         "phases": [asdict(phase) for phase in found.phases],
@@ -247,9 +248,15 @@ def _quoted(piece: str) -> str:
 
 def _made(run: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+    return f"run `{run['name']}`, {_duration(run)}, phases found in the cache not counted; {versions}"
+
+
+def _duration(run: dict[str, Any]) -> str:
     started, finished = (datetime.fromisoformat(run[key]) for key in ("started", "finished"))
-    minutes = (finished - started).total_seconds() / 60
-    return f"run `{run['name']}`, {minutes:.0f} minutes without phases found in the cache; {versions}"
+    worked = run.get("worked")
+    minutes = ((finished - started).total_seconds() if worked is None else worked) / 60
+    # Runs of earlier code did not count their work, so pauses between sittings are in.
+    return f"{minutes:.1f} minutes {'from start to end' if worked is None else 'of work'}"
 
 
 def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

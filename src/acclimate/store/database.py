@@ -41,6 +41,8 @@ CREATE TABLE IF NOT EXISTS note (
     PRIMARY KEY (run, system, seed, name)) WITHOUT ROWID;
 """
 
+WORKED = "seconds worked"  # a note of the run as a whole
+
 
 class Unit(NamedTuple):
     """One test of one system on one seed; phase 'test', or a name for what it helps to choose."""
@@ -95,6 +97,14 @@ class Store:
         """Notes of one kind by system and seed."""
         found = self._db.execute("SELECT system, seed, value FROM note WHERE run = ? AND name = ?", (run, name))
         return {(system, seed): json.loads(value) for system, seed, value in found}
+
+    def add_work(self, run: int, seconds: float) -> None:
+        """Count the time that a sitting has worked on a run."""
+        self.note(run, "", -1, WORKED, (self.worked(run) or 0.0) + seconds)
+
+    def worked(self, run: int) -> float | None:
+        """Seconds of all sittings of a run, without the pauses between them; None if they were not counted."""
+        return self.notes(run, WORKED).get(("", -1))
 
     def commit(self, unit: Unit, commit: Commit) -> None:
         """Save a piece of a test: scores, figures and where everybody stands, or nothing."""
