@@ -80,6 +80,41 @@ def test_reproduce_tells_work_from_the_time_between_start_and_end(call, tmp_path
     assert ", 150.0 minutes from start to end, phases" in page.read_text()
 
 
+def test_reproduce_without_running_writes_again_what_was_measured(call, tmp_path, paper):
+    code, _, error = call("reproduce", "tiny-table", "--no-run")
+    assert code == 2
+    assert "nothing of tiny-table is measured" in error
+    assert not (tmp_path / "runs").exists()
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    page, results = tmp_path / "docs" / "reproduction.md", tmp_path / "docs" / "results" / "tiny-table.json"
+    before = json.loads(results.read_text())["pieces"]
+    for runs in ("runs", "other"):  # from the store, and from the results file alone
+        paper(deviations=[f"Written again: {runs}."])
+        assert call("reproduce", "tiny-table", "--no-run", "--runs", str(tmp_path / runs))[0] == 0
+        assert f"- Written again: {runs}." in page.read_text()
+        assert json.loads(results.read_text())["pieces"] == before
+    assert not (tmp_path / "other").exists()
+
+
+def test_reproduce_draws_what_is_varied(call, tmp_path, paper):
+    paper(sweeps={"noise of the images": {"little": "mild", "much": "harsh"}})
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    picture, page = tmp_path / "docs" / "figures" / "tiny-table-by-noise-of-the-images.svg", tmp_path / "docs"
+    assert not picture.exists()  # one value is no sweep
+    call("reproduce", "tiny-table", "--workers", "1")
+    drawn = picture.read_text()
+    assert ">little<" in drawn and ">much<" in drawn and ">noise of the images<" in drawn
+    assert drawn.count("<circle") == 4  # two systems, two values
+    assert f"![{picture.stem}](figures/{picture.name})" in (page / "reproduction.md").read_text()
+
+
+def test_sweeps_name_pieces(call, paper):
+    paper(sweeps={"noise": {"little": "mid"}})
+    code, _, error = call("reproduce", "tiny-table", "--no-run")
+    assert code == 2
+    assert "sweeps.noise: unknown piece 'mid'; " in error
+
+
 def test_reproduce_keeps_what_others_wrote_on_the_page(call, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "reproduction.md").write_text("# Mine\n\n<!-- other -->\nkept\n<!-- /other -->\n")

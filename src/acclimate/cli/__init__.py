@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +20,7 @@ from acclimate.version import __version__
 
 if TYPE_CHECKING:
     from acclimate.experiment.config import Experiment
+    from acclimate.experiment.published import Published
 
 app = typer.Typer(
     help="Train a model across clients that keep their data, then let it adapt, without labels, to wherever it lands.",
@@ -187,30 +188,38 @@ def reproduce(
     workers: Workers = None,
     runs: Runs = DEFAULT_RUNS,
     reuse: Reuse = False,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing; write again what was measured.")] = False,
 ) -> None:
     """Run the experiments of a published table and write them beside the paper's values, piece by piece."""
     from acclimate.experiment.published import published
     from acclimate.experiment.run import is_finished
-    from acclimate.report.reproduction import write
 
     paper = published(name)
     unknown = [piece for piece in only or [] if piece not in paper.pieces]
     if unknown:
         raise AcclimateError(f"{name} has no piece '{unknown[0]}'; {nearest(unknown[0], paper.pieces)}")
     experiments = paper.experiments()
-    for piece in only or list(paper.pieces):
+    for piece in [] if no_run else only or list(paper.pieces):
         if not is_finished(experiments[piece], runs):
             try:
                 _work(experiments[piece], runs, workers, reuse)
             except KeyboardInterrupt:
                 typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
                 raise typer.Exit(130) from None
-        done = {p: _open_run(runs, e.run_name) for p, e in experiments.items() if is_finished(e, runs)}
-        store = done[piece][0]
-        for path in write(paper, store, {p: found for p, (_, found) in done.items()}, docs):
-            typer.echo(f"written: {path}")
-        for opened, _ in done.values():
-            opened.close()
+        _write_page(paper, experiments, runs, docs)
+    if no_run:
+        _write_page(paper, experiments, runs, docs)
+
+
+def _write_page(paper: Published, experiments: Mapping[str, Experiment], runs: Path, docs: Path) -> None:
+    from acclimate.experiment.run import is_finished
+    from acclimate.report.reproduction import write
+
+    done = {piece: _open_run(runs, e.run_name) for piece, e in experiments.items() if is_finished(e, runs)}
+    for path in write(paper, done, docs):
+        typer.echo(f"written: {path}")
+    for store, _ in done.values():
+        store.close()
 
 
 def main() -> None:

@@ -68,6 +68,7 @@ class Published:
     values: dict[str, dict[str, Printed]] = field(default_factory=dict)  # row → piece → what the paper prints
     by_shift: bool = False  # methods x shifts, and values likewise
     pictures: bool = False  # whether the page shows what `acclimate figures` draws
+    sweeps: dict[str, dict[str, str]] = field(default_factory=dict)  # what is varied → its value → piece: a picture
     claims: list[Claim] = field(default_factory=list)
     discussion: list[str] = field(default_factory=list)  # by hand, so without a measured number
     deviations: list[str] = field(default_factory=list)
@@ -138,6 +139,8 @@ def _unknown(paper: Published, systems: Mapping[str, set[str]]) -> Iterator[str]
         yield from (
             f"values.{row}.{piece}: a mapping by shift goes with by_shift: true, and only so" for piece in wrong
         )
+    for varied, by_value in paper.sweeps.items():
+        yield from (f"sweeps.{varied}: {problem}" for problem in _not_pieces(paper, by_value.values()))
     for number, claim in enumerate(paper.claims):
         where = f"claims.{number}"
         yield from (f"{where}.piece: {problem}" for problem in _not_pieces(paper, claim.piece))

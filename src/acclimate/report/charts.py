@@ -23,6 +23,7 @@ from acclimate.report.svg import (
     cells,
     colour_bar,
     curve,
+    dot,
     element,
     fill,
     label,
@@ -69,9 +70,15 @@ class Group(NamedTuple):
 
 
 def lines(
-    title: str, notes: Sequence[str], named: Mapping[str, Values], marks: Sequence[Mark], x_name: str, y_name: str
+    title: str,
+    notes: Sequence[str],
+    named: Mapping[str, Values],
+    marks: Sequence[Mark],
+    x_name: str,
+    y_name: str,
+    steps_named: Sequence[str] = (),
 ) -> str:
-    """A smoothed line for each name, one value per step, with marks on the way."""
+    """A smoothed line for each name, one value per step, with marks on the way; steps with names of their own: dots."""
     steps = max(map(len, named.values()))
     window = window_of(steps)
     notes = [*notes, f"Smoothed: a centred mean over {window} {x_name}s."] if window > 1 else notes
@@ -82,10 +89,12 @@ def lines(
     box = Box(EDGE + LEFT, top + _above(marks) + 8, 640, 320)
     x, y = Axis(0, steps - 1, box.left, box.right), Axis(low - spare, high + spare, box.bottom, box.top)
     parts = [*head, *_y_axis(box, y, y_name), *_marks(box, x, marks, box.bottom), line(*_floor(box), stroke=PALE)]
-    parts += _columns(box, {label(tick): x.at(tick) for tick in x.ticks(10, whole=True)}, x_name)
+    numbered = {label(tick): x.at(tick) for tick in x.ticks(10, whole=True)}
+    parts += _columns(box, {words: x.at(step) for step, words in enumerate(steps_named)} or numbered, x_name)
     for number, (name, values) in enumerate(smoothed.items()):
         points = [(x.at(step), y.at(value)) for step, value in enumerate(values.tolist())]
         parts.append(curve(points, name, **style(number)))
+        parts += [dot(*point, number) for point in points if steps_named and not math.isnan(point[1])]
     legend, width = _legend(box.right + 18, box.top + 6, list(named), swatches=False)
     right = box.right + max(width + 18, _beside(marks)) + EDGE
     bottom = max(box.bottom + 40, box.top + ROW * len(named)) + EDGE

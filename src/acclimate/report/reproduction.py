@@ -7,6 +7,7 @@ is until it is measured again, so a table can grow piece by piece over many sitt
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +17,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from acclimate.data.folders import write_whole
+from acclimate.errors import AcclimateError
 from acclimate.experiment.published import MEAN, Printed, Published
+from acclimate.report import charts
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.figures import draw
 from acclimate.report.table import Line, Phase, client_accuracies, shift_accuracies, table
@@ -35,20 +40,21 @@ CLAIMS = (
     "over clients, in points; within two standard errors a difference is noise):"
 )
 NOTHING = "–"
-RATES = "rates.svg"
+RATES, SWEPT = "rates.svg", "by-"  # pictures of all pieces together
 
 
-def write(paper: Published, store: Store, runs: Mapping[str, dict[str, Any]], docs: Path) -> list[Path]:
-    """Write what there is of a table; `runs` are the finished runs by piece."""
+def write(paper: Published, runs: Mapping[str, tuple[Store, dict[str, Any]]], docs: Path) -> list[Path]:
+    """Write what there is of a table; `runs` are the finished runs by piece, with the store they are in."""
     results, page = docs / "results" / f"{paper.name}.json", docs / "reproduction.md"
     before = json.loads(results.read_text(encoding="utf-8"))["pieces"] if results.exists() else {}
-    now = {piece: _measured(store, run) for piece, run in runs.items()}
-    pictures = _pictures(paper, store, runs) if paper.pictures else {}
+    now = {piece: _measured(store, run) for piece, (store, run) in runs.items()}
+    parts = [_Part(paper, piece, found) for piece, found in _in_order(paper, before | now).items()]
+    if not parts:
+        raise AcclimateError(f"nothing of {paper.name} is measured, in these runs or in {results}: run it first")
+    pictures = {**(_pictures(paper, runs) if paper.pictures and runs else {}), **_sweeps(paper, parts)}
     for name, content in pictures.items():
         _save(docs / "figures" / name, content)
-    shown = sorted(path.name for path in (docs / "figures").glob(f"{paper.name}-*.svg"))
-    parts = [_Part(paper, piece, found, shown) for piece, found in _in_order(paper, before | now).items()]
-    done = _Done(paper, parts, [name for name in shown if name == f"{paper.name}-{RATES}"])
+    done = _Done(paper, parts, sorted(path.name for path in (docs / "figures").glob(f"{paper.name}-*.svg")))
     _save(results, json.dumps(done.results(), indent=1))
     old = page.read_text(encoding="utf-8") if page.exists() else HEAD
     section = "\n".join(done.section())
@@ -62,15 +68,34 @@ def _save(path: Path, content: str) -> None:
     write_whole(path, lambda file: file.write(content.encode()))
 
 
-def _pictures(paper: Published, store: Store, runs: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+def _pictures(paper: Published, runs: Mapping[str, tuple[Store, dict[str, Any]]]) -> dict[str, str]:
     """What there is to draw of the runs, by file: of each piece, and ATP's rates of all pieces together."""
-    named = {runs[piece]["name"]: f"{paper.name}-{_plain(piece)}" for piece in paper.pieces if piece in runs}
-    drawn = draw(store, [runs[piece] for piece in paper.pieces if piece in runs])
+    found = {piece: run for piece, (_, run) in _in_order(paper, runs).items()}
+    named = {run["name"]: f"{paper.name}-{_plain(piece)}" for piece, run in found.items()}
+    store, _ = next(iter(runs.values()))
     return {
         f"{paper.name}-{RATES}" if "-rates" in file else named[run] + file.removeprefix(run): content
-        for run, files in drawn.items()
+        for run, files in draw(store, list(found.values())).items()
         for file, content in files.items()
     }
+
+
+def _sweeps(paper: Published, parts: Sequence[_Part]) -> dict[str, str]:
+    """A picture for everything that is varied, of the values that were run if they are several."""
+    by_piece, drawn = {part.piece: part for part in parts}, {}
+    for varied, pieces in paper.sweeps.items():
+        run = {value: by_piece[piece] for value, piece in pieces.items() if piece in by_piece}
+        named = {
+            row: np.array([part.accuracy(system) for part in run.values()])
+            for system, row in paper.rows.items()
+            if any(system in part.systems for part in run.values())
+        }
+        if len(run) > 1:
+            notes = ["Mean over clients and seeds."]
+            drawn[f"{paper.name}-{SWEPT}{_plain(varied)}.svg"] = charts.lines(
+                paper.title, notes, named, [], varied, "accuracy (%)", list(run)
+            )
+    return drawn
 
 
 def _shown(names: Sequence[str]) -> list[str]:
@@ -118,7 +143,6 @@ class _Part:
     paper: Published
     piece: str
     found: dict[str, Any]
-    shown: Sequence[str] = ()  # the pictures of the table
 
     @cached_property
     def systems(self) -> dict[str, Any]:
@@ -129,11 +153,15 @@ class _Part:
         cells: dict[str, list[float]] = self.systems[system]["streams"][self.found["stream"]]
         return cells
 
+    def accuracy(self, system: str) -> float:
+        """In %; not a number where a system was not tested."""
+        return 100 * statistics.fmean(self.cell(system)["accuracy"]) if system in self.systems else math.nan
+
     def clients(self, system: str) -> dict[tuple[int, int], float]:
         by_seed = self.systems[system]["clients"]
         return {(int(seed), int(client)): value for seed, by in by_seed.items() for client, value in by.items()}
 
-    def section(self) -> list[str]:
+    def section(self, pictures: Sequence[str]) -> list[str]:
         seeds = ", ".join(map(str, self.found["seeds"]))
         command = f"`acclimate reproduce {self.paper.name} --only {_quoted(self.piece)}`"
         return [
@@ -145,7 +173,7 @@ class _Part:
             "",
             *(f"- {traffic(Phase(**phase))}" for phase in self.found["phases"]),
             "",
-            *_shown([name for name in self.shown if name.startswith(f"{self.paper.name}-{_plain(self.piece)}-")]),
+            *_shown([name for name in pictures if name.startswith(f"{self.paper.name}-{_plain(self.piece)}-")]),
         ]
 
     def _detail(self) -> list[str]:
@@ -184,7 +212,7 @@ class _Done:
 
     paper: Published
     parts: Sequence[_Part]
-    shown: Sequence[str] = ()  # pictures of all pieces together
+    pictures: Sequence[str] = ()
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
@@ -193,6 +221,7 @@ class _Done:
 
     def section(self) -> list[str]:
         paper = self.paper
+        of_all = (f"{paper.name}-{RATES}", f"{paper.name}-{SWEPT}")
         missing = [piece for piece in paper.pieces if piece not in {part.piece for part in self.parts}]
         remarks = [
             f"{part.piece}, {name}: {remark}"
@@ -207,9 +236,9 @@ class _Done:
             f"Source: {paper.source}.",
             "",
             *(self._overview() if len(paper.pieces) > 1 else []),
-            *(text for part in self.parts for text in part.section()),
+            *(text for part in self.parts for text in part.section(self.pictures)),
             *([f"Not run yet: {', '.join(missing)}.", ""] if missing else []),
-            *_shown(self.shown),
+            *_shown([name for name in self.pictures if name.startswith(of_all)]),
             *self._claims(),
             *_listed("Discussion", paper.discussion),
             *_listed("Remarks", remarks),

@@ -131,6 +131,11 @@ def curve(points: Iterable[tuple[float, float]], name: str, **more: str | float)
     )  # fmt: skip
 
 
+def dot(x: float, y: float, number: int) -> str:
+    """A point of the n-th line."""
+    return element("circle", cx=x, cy=y, r=3.5, fill=style(number)["stroke"])
+
+
 def cells(box: Box, values: Values, highest: float) -> str:
     """A heatmap that fills a box; where nobody was (not a number) it is grey."""
     rows, columns = values.shape
