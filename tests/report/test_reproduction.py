@@ -77,7 +77,7 @@ def test_reproduce_tells_work_from_the_time_between_start_and_end(call, tmp_path
     del piece["worked"]
     results.write_text(json.dumps({**old, "pieces": {"mild": piece}}))
     call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1", "--runs", str(tmp_path / "other"))
-    assert ", 150.0 minutes from start to end, phases" in page.read_text()
+    assert ", 150.0 minutes from start to end, pauses included, phases" in page.read_text()
 
 
 def test_reproduce_without_running_writes_again_what_was_measured(call, tmp_path, paper):

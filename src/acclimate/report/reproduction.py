@@ -283,9 +283,9 @@ def _made(run: dict[str, Any]) -> str:
 def _duration(run: dict[str, Any]) -> str:
     started, finished = (datetime.fromisoformat(run[key]) for key in ("started", "finished"))
     worked = run.get("worked")
-    minutes = ((finished - started).total_seconds() if worked is None else worked) / 60
-    # Runs of earlier code did not count their work, so pauses between sittings are in.
-    return f"{minutes:.1f} minutes {'from start to end' if worked is None else 'of work'}"
+    if worked is None:  # earlier code did not count the work of a sitting
+        return f"{(finished - started).total_seconds() / 60:.1f} minutes from start to end, pauses included"
+    return f"{worked / 60:.1f} minutes of work"
 
 
 def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
