@@ -6,6 +6,7 @@ import yaml
 
 import battery
 from acclimate.experiment import published
+from acclimate.report.reproduction import _Part
 
 EXPERIMENT = battery.tiny(systems=["none", {"name": "em", "tune": {"iterations": [1, 2]}}], seeds=[0, 1])
 PAPER = {
@@ -106,6 +107,16 @@ def test_reproduce_draws_what_is_varied(call, tmp_path, paper):
     assert ">little<" in drawn and ">much<" in drawn and ">noise of the images<" in drawn
     assert drawn.count("<circle") == 4  # two systems, two values
     assert f"![{picture.stem}](figures/{picture.name})" in (page / "reproduction.md").read_text()
+
+
+def test_sweeps_compare_the_seeds_that_all_values_have(call, tmp_path, paper):
+    pieces = {"mild": ["scenario.noise=0.1"], "harsh": ["scenario.noise=0.8", "seeds=[1]"]}
+    paper(pieces=pieces, sweeps={"noise": {"little": "mild", "much": "harsh"}})
+    call("reproduce", "tiny-table", "--workers", "1")
+    assert "Mean over clients and seed 1." in (tmp_path / "docs" / "figures" / "tiny-table-by-noise.svg").read_text()
+    measured = json.loads((tmp_path / "docs" / "results" / "tiny-table.json").read_text())["pieces"]["mild"]
+    part = _Part(published.published("tiny-table"), "mild", measured)
+    assert part.accuracy("em", [1]) == 100 * measured["systems"]["em"]["streams"]["label"]["accuracy"][1]
 
 
 def test_sweeps_name_pieces(call, paper):

@@ -85,13 +85,15 @@ def _sweeps(paper: Published, parts: Sequence[_Part]) -> dict[str, str]:
     by_piece, drawn = {part.piece: part for part in parts}, {}
     for varied, pieces in paper.sweeps.items():
         run = {value: by_piece[piece] for value, piece in pieces.items() if piece in by_piece}
+        # One seed more at one value would look like an effect of that value.
+        seeds = sorted(set[int].intersection(*(set(part.found["seeds"]) for part in run.values()))) if run else []
         named = {
-            row: np.array([part.accuracy(system) for part in run.values()])
+            row: np.array([part.accuracy(system, seeds) for part in run.values()])
             for system, row in paper.rows.items()
             if any(system in part.systems for part in run.values())
         }
-        if len(run) > 1:
-            notes = ["Mean over clients and seeds."]
+        if len(run) > 1 and seeds:
+            notes = [f"Mean over clients and seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}."]
             drawn[f"{paper.name}-{SWEPT}{_plain(varied)}.svg"] = charts.lines(
                 paper.title, notes, named, [], varied, "accuracy (%)", list(run)
             )
@@ -153,9 +155,12 @@ class _Part:
         cells: dict[str, list[float]] = self.systems[system]["streams"][self.found["stream"]]
         return cells
 
-    def accuracy(self, system: str) -> float:
-        """In %; not a number where a system was not tested."""
-        return 100 * statistics.fmean(self.cell(system)["accuracy"]) if system in self.systems else math.nan
+    def accuracy(self, system: str, seeds: Sequence[int]) -> float:
+        """Over some of the seeds, in %; not a number where a system was not tested."""
+        if system not in self.systems:
+            return math.nan
+        by_seed = dict(zip(self.found["seeds"], self.cell(system)["accuracy"], strict=True))
+        return 100 * statistics.fmean(by_seed[seed] for seed in seeds)
 
     def clients(self, system: str) -> dict[tuple[int, int], float]:
         by_seed = self.systems[system]["clients"]
