@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -203,3 +205,36 @@ def test_evaluate_gives_every_client_its_own_model_where_models_are_personal():
         expected = float((net.eval()(batch.x).argmax(-1) == batch.y).sum())
         row = next(r for r in personal if r[:3] == (stream.client, stream.name, 0) and r[4] == "correct")
         assert row[5] == expected
+
+
+@pytest.mark.parametrize(("saving", "every"), [(0.0, 2), (0.125, 4)])
+def test_evaluate_saves_less_often_where_saving_takes_long(monkeypatch, saving, every):
+    """A slot takes one second. If saving takes an eighth, 4 % of the time allow for it every 3.125 s: after four slots."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("acclimate.engine.evaluate.time", SimpleNamespace(monotonic=lambda: clock.now))
+
+    def slot(*_):
+        clock.now += 1.0
+
+    saved, sizes = [], []
+    commits = evaluate(
+        Wandering,
+        battery.population(),
+        battery.build(),
+        battery.trained(),
+        aggregator=FedAvg(),
+        streams=[stream for stream in battery.population().streams if stream.name == "label"],
+        test=Test(batch_size=1),
+        commit_seconds=2.0,
+        progress=slot,
+    )
+    for commit in commits:
+        saved.append(commit)
+        sizes.append(len({score.slot for score in commit.scores if score.slot >= 0}))
+        clock.now += saving
+    assert len(sizes) > 2
+    assert set(sizes[1:-1]) == {every}  # the first does not know yet, the last is what is left
+    assert battery.scores(saved) == battery.scores(
+        run(Wandering, FedAvg(), streams=[s for s in battery.population().streams if s.name == "label"],
+            test=Test(batch_size=1))
+    )  # fmt: skip

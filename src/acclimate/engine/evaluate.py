@@ -25,6 +25,8 @@ from acclimate.scenarios.population import Population, Stream
 
 __all__ = ["Commit", "Figure", "Paused", "Resume", "Score", "Test", "evaluate"]
 
+MOST_SAVING = 0.04  # of the time of a test: everybody's state may be large
+
 
 class Figure(NamedTuple):
     """Something to draw: from an adapter (client ≥ 0) or an aggregator (client -1)."""
@@ -66,8 +68,8 @@ def evaluate(
 ) -> Iterator[Commit]:
     """Adapt and score `make(net, **knowledge)` on every stream.
 
-    Yields what to save, at least every `commit_seconds` plus one piece of work; where it was saved up to goes
-    into `resume` after an interruption.
+    Yields what to save about every `commit_seconds`, less often where saving takes more than 4 % of the time, and
+    after every piece of work if it is 0; where it was saved up to goes into `resume` after an interruption.
     """
     chosen = list(population.streams if streams is None else streams)
     check_knowledge(known, needs, chosen)
@@ -130,7 +132,7 @@ class _Run:
         self.lengths = [len(stream.slots(self.testing.test.batch_size)) for stream in streams]
         blank = [[0] * self.testing.population.classes for _ in range(2)]
         self.at = {m: self.resume.members.get(m, Paused(0, None, blank)) for m in range(len(streams))}
-        self.since, self.pending = time.monotonic(), Commit()
+        self.since, self.saving, self.pending = time.monotonic(), 0.0, Commit()
         self.servers: dict[str, tuple[int, Server]] = {}  # since the last commit
 
     def alone(self) -> Iterator[Commit]:
@@ -258,13 +260,16 @@ class _Run:
         self.at[member] = self.pending.members[member] = paused
 
     def _due(self, seconds: float) -> Iterator[Commit]:
-        """Hand over what is pending, if the last time was so many seconds ago."""
+        """Hand over what is pending, if the last time was so many seconds ago; later where saving itself takes long."""
         if self.progress is not None:
             self.progress(sum(paused.slot for paused in self.at.values()), sum(self.lengths), "")
-        if self.pending.members and time.monotonic() - self.since >= seconds:
+        least = max(seconds, self.saving / MOST_SAVING) if seconds else 0.0
+        if self.pending.members and time.monotonic() - self.since >= least:
             self.pending.servers = {name: (slot, trees.dump(server)) for name, (slot, server) in self.servers.items()}
+            begin = time.monotonic()
             yield self.pending
             self.since, self.pending, self.servers = time.monotonic(), Commit(), {}
+            self.saving = self.since - begin
 
 
 def _distinct(downloads: Iterable[Params]) -> Iterable[Params]:
