@@ -209,7 +209,7 @@ def test_evaluate_gives_every_client_its_own_model_where_models_are_personal():
 
 @pytest.mark.parametrize(("saving", "every"), [(0.0, 2), (0.125, 4)])
 def test_evaluate_saves_less_often_where_saving_takes_long(monkeypatch, saving, every):
-    """A slot takes one second. If saving takes an eighth, 4 % of the time allow for it every 3.125 s: after four slots."""
+    """A slot takes one second. If saving takes an eighth, 4 % of the time allow for it every 3.125 s: four slots."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr("acclimate.engine.evaluate.time", SimpleNamespace(monotonic=lambda: clock.now))
 
