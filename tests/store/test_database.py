@@ -26,6 +26,16 @@ def test_store_knows_a_run_by_its_name(store):
     assert store.runs()[0]["experiment"] == {"x": 1}
 
 
+def test_store_names_the_versions_of_all_sittings(store):
+    run = store.run("a", {}, {"commit": "one", "torch": "2"})
+    for commit in ("two", "one", "two"):
+        assert store.run("a", {}, {"commit": commit, "torch": "2"}) == run
+    assert store.runs()[0]["versions"] == {"commit": "one, two", "torch": "2"}
+    store.finish(run)
+    store.run("a", {}, {"commit": "three", "torch": "2"})  # asked for again, nothing measured
+    assert store.runs()[0]["versions"]["commit"] == "one, two"
+
+
 def test_store_resumes_where_the_last_commit_stood(store):
     unit = Unit(store.run("a", {}, {}), "tent", 0)
     store.commit(unit, Commit([score()], [], {0: Paused(1, b"state", [[1], [2]])}, {"s": (1, b"server")}))

@@ -5,6 +5,7 @@ What would be too fine to see is averaged, and the chart says so.
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -84,6 +85,7 @@ def lines(
     notes = [*notes, f"Smoothed: a centred mean over {window} {x_name}s."] if window > 1 else notes
     smoothed = {name: smooth(values, window) for name, values in named.items()}
     low, high = (float(find(np.concatenate(list(smoothed.values())))) for find in (np.nanmin, np.nanmax))
+    notes = [*notes, *_hidden(smoothed, (high - low) / 300)]
     spare = 0.06 * (high - low) or 1.0
     head, top = _heading(title, notes, 760)
     box = Box(EDGE + LEFT, top + _above(marks) + 8, 640, 320)
@@ -155,6 +157,15 @@ def bars(
     about = f"{' '.join(notes)} Panels: {', '.join(panels)}. Series: {', '.join(series)}."
     size = (left - LEFT + width + EDGE, top + 34 + 260 + RISE * deepest + 24 + EDGE)
     return picture(*size, title, about, [*parts, *legend])
+
+
+def _hidden(named: Mapping[str, Values], close: float) -> list[str]:
+    """A sentence for every line that a later one covers."""
+    return [
+        f"{a} lies under {b}."
+        for (a, under), (b, over) in itertools.combinations(named.items(), 2)
+        if under.shape == over.shape and np.allclose(under, over, rtol=0, atol=close, equal_nan=True)
+    ]
 
 
 def smooth(values: Values, window: int) -> Values:

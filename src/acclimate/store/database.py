@@ -67,13 +67,18 @@ class Store:
         self._db.close()
 
     def run(self, name: str, experiment: dict[str, Any], versions: dict[str, str]) -> int:
-        """The id of a run, new or known."""
+        """The id of a run, new or known; what another sitting used is named beside what was used before."""
         with self._transaction():
             self._db.execute(
                 "INSERT OR IGNORE INTO run (name, experiment, versions, started) VALUES (?, ?, ?, ?)",
                 (name, json.dumps(experiment), json.dumps(versions), _now()),
             )
-        return int(self._db.execute("SELECT id FROM run WHERE name = ?", (name,)).fetchone()[0])
+            found = self._db.execute("SELECT id, versions FROM run WHERE name = ?", (name,)).fetchone()
+            before = json.loads(found[1])
+            both = {key: dict.fromkeys([*before.get(key, value).split(", "), value]) for key, value in versions.items()}
+            together = json.dumps({**before, **{key: ", ".join(used) for key, used in both.items()}})
+            self._db.execute("UPDATE run SET versions = ? WHERE id = ? AND finished IS NULL", (together, found[0]))
+        return int(found[0])
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs, oldest first."""
