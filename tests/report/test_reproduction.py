@@ -116,6 +116,9 @@ def test_sweeps_compare_the_seeds_that_all_values_have(call, tmp_path, paper):
     assert "Mean over clients and seed 1." in (tmp_path / "docs" / "figures" / "tiny-table-by-noise.svg").read_text()
     measured = json.loads((tmp_path / "docs" / "results" / "tiny-table.json").read_text())["pieces"]["mild"]
     part = _Part(published.published("tiny-table"), "mild", measured)
+    page = (tmp_path / "docs" / "reproduction.md").read_text()
+    assert "Paper / ours, seed 1 of all pieces:" in page
+    assert f"| EM | 50.00 / {part.accuracy('em', [1]):.2f} |" in page
     assert part.accuracy("em", [1]) == 100 * measured["systems"]["em"]["streams"]["label"]["accuracy"][1]
 
 

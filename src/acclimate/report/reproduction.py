@@ -85,19 +85,27 @@ def _sweeps(paper: Published, parts: Sequence[_Part]) -> dict[str, str]:
     by_piece, drawn = {part.piece: part for part in parts}, {}
     for varied, pieces in paper.sweeps.items():
         run = {value: by_piece[piece] for value, piece in pieces.items() if piece in by_piece}
-        # One seed more at one value would look like an effect of that value.
-        seeds = sorted(set[int].intersection(*(set(part.found["seeds"]) for part in run.values()))) if run else []
+        seeds = _shared_seeds(list(run.values()))
         named = {
             row: np.array([part.accuracy(system, seeds) for part in run.values()])
             for system, row in paper.rows.items()
             if any(system in part.systems for part in run.values())
         }
         if len(run) > 1 and seeds:
-            notes = [f"Mean over clients and seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}."]
+            notes = [f"Mean over clients and {_seeds(seeds)}."]
             drawn[f"{paper.name}-{SWEPT}{_plain(varied)}.svg"] = charts.lines(
                 paper.title, notes, named, [], varied, "accuracy (%)", list(run)
             )
     return drawn
+
+
+def _shared_seeds(parts: Sequence[_Part]) -> list[int]:
+    """Those of all pieces: one seed more at one value of what is varied would look like an effect of that value."""
+    return sorted(set[int].intersection(*(set(part.found["seeds"]) for part in parts))) if parts else []
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def _shown(names: Sequence[str]) -> list[str]:
@@ -206,7 +214,7 @@ class _Part:
         for system, by_shift in ours.items():
             value = self.paper.printed(system, self.piece)
             theirs = value if isinstance(value, dict) else {}
-            cells = [_beside(self.paper, theirs.get(shift), by_shift.get(shift)) for shift in shifts]
+            cells = [_beside(self.paper, theirs.get(shift), _mean(by_shift.get(shift))) for shift in shifts]
             rows.append([self.paper.rows[system], *cells])
         return [_caption(self.paper), "", *_grid(["method", *shifts], rows)]
 
@@ -258,13 +266,20 @@ class _Done:
         return [CLAIMS, "", *_grid(["piece", "expected", "verdict", "difference"], map(_judged, self.verdicts)), ""]
 
     def _overview(self) -> list[str]:
-        paper = self.paper
-        ours = {(part.piece, name): part.cell(name)["accuracy"] for part in self.parts for name in part.systems}
+        paper, caption = self.paper, _caption(self.paper)
+        seeds = {part.piece: part.found["seeds"] for part in self.parts}
+        shared = _shared_seeds(self.parts)
+        if paper.sweeps and shared and any(each != shared for each in seeds.values()):
+            seeds, caption = (
+                dict.fromkeys(seeds, shared),
+                f"{caption.removesuffix(':')}, {_seeds(shared)} of all pieces:",
+            )
+        ours = {(part.piece, s): part.accuracy(s, seeds[part.piece]) for part in self.parts for s in part.systems}
         rows = [
             [row, *(_beside(paper, paper.mean(system, piece), ours.get((piece, system))) for piece in paper.pieces)]
             for system, row in paper.rows.items()
         ]
-        return [_caption(paper), "", *_grid(["method", *paper.pieces], rows), ""]
+        return [caption, "", *_grid(["method", *paper.pieces], rows), ""]
 
     def results(self) -> dict[str, Any]:
         return {
@@ -320,9 +335,12 @@ def _caption(paper: Published) -> str:
     return "Paper / ours:" if paper.values else "Ours:"
 
 
-def _beside(paper: Published, theirs: float | None, ours: Sequence[float] | None) -> str:
-    own = _number(100 * statistics.fmean(ours) if ours else None)
-    return f"{_number(theirs)} / {own}" if paper.values else own
+def _beside(paper: Published, theirs: float | None, ours: float | None) -> str:
+    return f"{_number(theirs)} / {_number(ours)}" if paper.values else _number(ours)
+
+
+def _mean(accuracies: Sequence[float] | None) -> float | None:
+    return 100 * statistics.fmean(accuracies) if accuracies else None
 
 
 def _number(value: float | None) -> str:
