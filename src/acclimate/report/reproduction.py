@@ -36,8 +36,8 @@ of its runs; per-client accuracies, configurations and choices are in [results/]
 the last round; a gap is ours minus the paper's.
 """
 CLAIMS = (
-    "What the paper leads one to expect, checked on paired differences of client accuracies (mean ± standard error "
-    "over clients, in points; within two standard errors a difference is noise):"
+    "What the paper, or the method where no paper has tried it, leads one to expect, checked on paired differences of "
+    "client accuracies (mean ± standard error over clients, in points; within two standard errors a difference is noise):"
 )
 NOTHING = "–"
 RATES, SWEPT = "rates.svg", "by-"  # pictures of all pieces together
@@ -270,10 +270,8 @@ class _Done:
         seeds = {part.piece: part.found["seeds"] for part in self.parts}
         shared = _shared_seeds(self.parts)
         if paper.sweeps and shared and any(each != shared for each in seeds.values()):
-            seeds, caption = (
-                dict.fromkeys(seeds, shared),
-                f"{caption.removesuffix(':')}, {_seeds(shared)} of all pieces:",
-            )
+            seeds = dict.fromkeys(seeds, shared)
+            caption = f"{caption.removesuffix(':')}, {_seeds(shared)} of all pieces:"
         ours = {(part.piece, s): part.accuracy(s, seeds[part.piece]) for part in self.parts for s in part.systems}
         rows = [
             [row, *(_beside(paper, paper.mean(system, piece), ours.get((piece, system))) for piece in paper.pieces)]
