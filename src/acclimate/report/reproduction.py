@@ -37,7 +37,8 @@ the last round; a gap is ours minus the paper's.
 """
 CLAIMS = (
     "What the paper, or the method where no paper has tried it, leads one to expect, checked on paired differences of "
-    "client accuracies (mean ± standard error over clients, in points; within two standard errors a difference is noise):"
+    "client accuracies (mean ± standard error over clients, in points; within two standard errors a difference is "
+    "noise):"
 )
 NOTHING = "–"
 RATES, SWEPT = "rates.svg", "by-"  # pictures of all pieces together
