@@ -1,5 +1,6 @@
 import json
 import math
+import pickle
 import sys
 from types import ModuleType
 from typing import NamedTuple
@@ -244,3 +245,24 @@ def test_load_of_any_flipped_byte_of_the_skeleton_is_a_value_error_or_a_nest():
         except ValueError:
             outcomes.add("error")
     assert "error" in outcomes
+
+
+@pytest.mark.parametrize("make", [trees.Parcel, lambda nest: trees.Parcel(trees.dump(nest))], ids=["nest", "blob"])
+def test_parcel_opens_to_tensors_of_ones_own(make):
+    nest = Pair(torch.arange(6.0).view(2, 3).T, {"n": 5})
+    parcel = make(nest)
+    first = parcel.open()
+    assert trees.equal(first, nest)
+    assert first.first.is_contiguous()
+    first.first.zero_()
+    assert trees.equal(parcel.open(), nest)
+    assert parcel.seal() == trees.dump(nest)
+    assert parcel == trees.Parcel(nest) != trees.Parcel(None)
+
+
+def test_parcel_is_sealed_once_for_all_processes():
+    parcel = trees.Parcel({"w": torch.ones(2)})
+    sent = pickle.loads(pickle.dumps([parcel, parcel]))
+    assert trees.equal(sent[1].open(), {"w": torch.ones(2)})
+    assert pickle.dumps(parcel).count(parcel.seal()) == 1
+    assert parcel.seal() is parcel.seal()

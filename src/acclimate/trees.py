@@ -20,6 +20,8 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from acclimate.params import copy
+
 Nest = Any  # a recursive union would be exact, and unreadable at every place of use
 
 _PACKED, _APART = "packed", "nest"  # one entry of metadata: several would come in any order
@@ -104,6 +106,35 @@ def load(blob: bytes) -> Nest:
         return unflatten(tensors, skeleton)
     except Exception as error:
         raise ValueError(f"not a nest written by acclimate, or damaged ({error})") from error
+
+
+class Parcel:
+    """A nest on its way to another client, process or sitting; or its blob, which it becomes only where it has to.
+
+    Whoever opens one gets tensors of their own. Whoever makes one hands its tensors over: they must not change later.
+
+    >>> parcel = Parcel({"w": torch.ones(2)})
+    >>> parcel.open()["w"].zero_(), Parcel(parcel.seal()).open()
+    (tensor([0., 0.]), {'w': tensor([1., 1.])})
+    """
+
+    def __init__(self, content: Nest | bytes) -> None:
+        self._content = content  # no nest is bytes, so it is clear which of the two it is
+
+    def seal(self) -> bytes:
+        """The blob."""
+        return self._content if isinstance(self._content, bytes) else dump(self._content)
+
+    def open(self) -> Nest:
+        """The nest, copied; contiguous tensors, as from a blob, so that sums over them have the same bits."""
+        return load(self._content) if isinstance(self._content, bytes) else transform(copy, self._content)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Parcel) and self.seal() == other.seal()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._content = self.seal()  # it may be sent to many
+        return Parcel, (self._content,)
 
 
 def _skeleton(nest: Nest, tensors: list[Tensor], path: str) -> Any:

@@ -139,6 +139,21 @@ def test_adapter_reset_is_loading_its_first_state(name):
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
+def test_adapter_hands_out_snapshots(name):
+    """The engine passes them on without a copy."""
+    adapter = made(name)
+    x, y, _ = batches()
+    adapter(x)
+    adapter.adapt(x)
+    state, shared = adapter.state(), adapter.shared()
+    before = trees.dump([state, shared])
+    adapter(y)
+    adapter.load_shared(made(name).shared())
+    adapter.load_state(made(name).state())
+    assert trees.dump([state, shared]) == before
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_reset_at_every_batch_is_a_new_adapter(name):
     people = battery.population()
     reset = battery.scores(battery.run_test(name, test=Test(batch_size=7, reset="batch")))

@@ -52,7 +52,7 @@ def run(make, aggregator=None, **more):
 def states(commits, member):
     """The states of one stream, slot by slot."""
     found = [commit.members[member] for commit in commits if member in commit.members]
-    return [None if p.state is None else trees.load(p.state)["moving"]["place"].item() for p in found]
+    return [None if p.state is None else p.state.open()["moving"]["place"].item() for p in found]
 
 
 def test_evaluate_carries_states_from_slot_to_slot_and_drops_them_at_the_end():
@@ -139,7 +139,7 @@ def test_evaluate_leaves_out_an_upload_that_is_not_finite_and_keeps_its_state():
     left_out = {s.client for commit in commits for s in commit.scores if s.slot == 0 and "left_out" in s.values}
     assert left_out == {people.streams[brightest].client}
     place = list(brightness).index(brightest)
-    assert trees.load(commits[0].members[place].state)["moving"]["place"].item() == 0.0
+    assert commits[0].members[place].state.open()["moving"]["place"].item() == 0.0
 
 
 def test_evaluate_stores_figures_of_adapters_and_aggregators():

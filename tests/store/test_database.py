@@ -5,6 +5,7 @@ import pytest
 
 from acclimate.engine.evaluate import Commit, Figure, Paused, Score
 from acclimate.store.database import Store, Unit
+from acclimate.trees import Parcel
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_store_names_the_versions_of_all_sittings(store):
 
 def test_store_resumes_where_the_last_commit_stood(store):
     unit = Unit(store.run("a", {}, {}), "tent", 0)
-    store.commit(unit, Commit([score()], [], {0: Paused(1, b"state", [[1], [2]])}, {"s": (1, b"server")}))
+    store.commit(unit, Commit([score()], [], {0: Paused(1, Parcel(b"state"), [[1], [2]])}, {"s": (1, b"server")}))
     store.commit(unit, Commit([score(slot=1)], [], {0: Paused(2, None, [[2], [4]])}))
     found = store.resume(unit)
     assert found.members == {0: Paused(2, None, [[2], [4]])}
@@ -49,11 +50,11 @@ def test_store_resumes_where_the_last_commit_stood(store):
 
 def test_store_saves_all_of_a_commit_or_nothing(store, tmp_path):
     unit = Unit(store.run("a", {}, {}), "tent", 0)
-    store.commit(unit, Commit([score()], [], {0: Paused(1, b"state", [])}))
+    store.commit(unit, Commit([score()], [], {0: Paused(1, Parcel(b"state"), [])}))
     figure = Figure(0, "s", 1, b"")
     with pytest.raises(sqlite3.IntegrityError):  # slot 0 a second time: rows have a unique key
         store.commit(unit, Commit([score(slot=1), score()], [figure], {0: Paused(9, None, [])}))
-    assert store.resume(unit).members == {0: Paused(1, b"state", [])}
+    assert store.resume(unit).members == {0: Paused(1, Parcel(b"state"), [])}
     assert store.select("SELECT count(*) FROM row") == [(2,)]
     assert store.select("SELECT count(*) FROM figure") == [(0,)]
 
@@ -86,7 +87,7 @@ def write_many(path, name):
     store = Store(path)
     unit = Unit(store.run(name, {}, {}), "tent", 0)
     for slot in range(50):
-        store.commit(unit, Commit([score(slot=slot)], [], {0: Paused(slot + 1, b"x" * 1000, [])}))
+        store.commit(unit, Commit([score(slot=slot)], [], {0: Paused(slot + 1, Parcel(b"x" * 1000), [])}))
     store.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from acclimate.errors import ConfigError, MissingKnowledge
 from acclimate.params import Params
 from acclimate.scenarios.availability import HERE, LATE
 from acclimate.scenarios.population import Population, Stream
+from acclimate.trees import Parcel
 
 __all__ = ["Commit", "Figure", "Paused", "Resume", "Score", "Test", "evaluate"]
 
@@ -173,7 +174,7 @@ class _Run:
             slot, blob = self.resume.servers[name]
             return slot, trees.load(blob)
         results = self._ordered([self._task("start", m, slot=0) for m in members])
-        uploads: list[Upload] = [trees.load(upload) for _, upload in results]
+        uploads: list[Upload] = [upload.open() for _, upload in results]
         if not any(upload.params for upload in uploads):
             raise ConfigError(
                 [f"aggregator {type(aggregator).__name__}: this adapter shares nothing, so there is nothing to mix; "
@@ -189,29 +190,29 @@ class _Run:
     ) -> Server:
         here = list(presence)
         adapted = self._ordered([self._task("adapt", m, slot=t, state=self.at[m].state) for m in here])
-        downloads: dict[int, bytes] = {}
+        downloads: dict[int, Parcel] = {}
         traffic: dict[int, dict[str, float]] = {m: {} for m in here}
         if (t + 1) % self.testing.test.sync_every == 0:
-            finite = {m: blob for m, (_, blob, _, _) in zip(here, adapted, strict=True) if blob is not None}
+            finite = {m: upload for m, (_, upload, _, _) in zip(here, adapted, strict=True) if upload is not None}
             sent, late = (
-                {m: trees.load(blob) for m, blob in finite.items() if presence[m] == when} for when in (HERE, LATE)
+                {m: upload.open() for m, upload in finite.items() if presence[m] == when} for when in (HERE, LATE)
             )
             server, mixed = self._mix(aggregator, server, name, sent, late, t)
             for m, upload in {**sent, **late}.items():
                 traffic[m]["bytes_up"] = trees.nbytes(upload.params) + trees.nbytes(upload.signature)
-            blobs = {id(download): trees.dump(download) for download in _distinct(mixed.values())}
+            parcels = {id(download): Parcel(download) for download in mixed.values()}  # many may get the same object
             for m, download in mixed.items():
-                downloads[m] = blobs[id(download)]
+                downloads[m] = parcels[id(download)]
                 traffic[m]["bytes_down"] = trees.nbytes(download)
             traffic |= {m: {**traffic[m], "missed": 1.0} for m in here if presence[m] != HERE}
         tasks = [
             self._task("predict", m, slot=t, state=after, download=downloads.get(m), tally=self.at[m].tally)
             for m, (after, *_) in zip(here, adapted, strict=True)
         ]
-        for m, (_, blob, seconds, figures), result in zip(here, adapted, self._ordered(tasks), strict=True):
+        for m, (_, upload, seconds, figures), result in zip(here, adapted, self._ordered(tasks), strict=True):
             after, score, tally = result
             values = {**score.values, **traffic[m], "seconds": score.values["seconds"] + seconds}
-            if blob is None:
+            if upload is None:
                 values["left_out"] = 1.0
             self.pending.scores.append(score._replace(values=values))
             if figures is not None:
@@ -270,8 +271,3 @@ class _Run:
             yield self.pending
             self.since, self.pending, self.servers = time.monotonic(), Commit(), {}
             self.saving = self.since - begin
-
-
-def _distinct(downloads: Iterable[Params]) -> Iterable[Params]:
-    """Each object once: most aggregators send everybody the same."""
-    return {id(download): download for download in downloads}.values()

@@ -20,6 +20,7 @@ from acclimate.engine.seeds import seed_call
 from acclimate.models.head import signature
 from acclimate.options import Count
 from acclimate.scenarios.population import Population, Slot, Stream
+from acclimate.trees import Parcel
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Paused(NamedTuple):
     """Where a client stands in its stream."""
 
     slot: int  # the next one
-    state: bytes | None  # the adapter's, None at the start and at the end
+    state: Parcel | None  # the adapter's, None at the start and at the end
     tally: list[list[int]]  # correct and seen images of each class
 
 
@@ -66,7 +67,7 @@ class Testing:
     signs: bool = False
     _live: Live = field(init=False)
     _source: Live = field(init=False)
-    _adapter: dict[str, tuple[Adapter, bytes, nn.Module | None]] = field(init=False)
+    _adapter: dict[str, tuple[Adapter, Parcel, nn.Module | None]] = field(init=False)
     _slots: dict[int, list[Slot]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,11 +92,11 @@ class Testing:
         adapter, first, _ = self._for(task)
         stream, paused = self.streams[task["member"]], task["paused"]
         slots, begin = self._slots_of(task["member"]), time.monotonic()
-        adapter.load_state(trees.load(paused.state or first))
+        adapter.load_state((paused.state or first).open())
         tally, scores, figures, t = [list(row) for row in paused.tally], [], [], paused.slot
         while t < len(slots) and (t == paused.slot or time.monotonic() - begin < task["seconds"]):
             if self._resets(slots, t):
-                adapter.load_state(trees.load(first))
+                adapter.load_state(first.open())
             x, y = self._batch(slots[t])
             logits, seconds = self._call(adapter, "forward", stream, t, x)
             values = _judge(logits, y, tally)
@@ -103,44 +104,44 @@ class Testing:
             if drawn := _drawn(adapter):
                 figures.append((t, drawn))
             t += 1
-        state = trees.dump(adapter.state()) if t < len(slots) else None
+        state = Parcel(adapter.state()) if t < len(slots) else None
         return Paused(t, state, tally), scores, figures
 
-    def start(self, task: dict[str, Any]) -> tuple[bytes, bytes]:
+    def start(self, task: dict[str, Any]) -> tuple[Parcel, Parcel]:
         """A client's first state, and what it would share before any adaptation."""
         adapter, first, _ = self._for(task)
-        adapter.load_state(trees.load(first))
-        return first, trees.dump(self._upload(adapter, task, None, 0))
+        adapter.load_state(first.open())
+        return first, Parcel(self._upload(adapter, task, None, 0))
 
-    def adapt(self, task: dict[str, Any]) -> tuple[bytes, bytes | None, float, bytes | None]:
+    def adapt(self, task: dict[str, Any]) -> tuple[Parcel, Parcel | None, float, bytes | None]:
         """The first half of an exchange: state and upload after adapting; no upload if it is not finite."""
         adapter, first, source = self._for(task)
         stream, t = self.streams[task["member"]], task["slot"]
         slots = self._slots_of(task["member"])
         before = first if self._resets(slots, t) else task["state"]
-        adapter.load_state(trees.load(before))
+        adapter.load_state(before.open())
         x, _ = self._batch(slots[t])
         _, seconds = self._call(adapter, "adapt", stream, t, x)
         upload = self._upload(adapter, task, signature(source, x) if source is not None else None, len(x))
         if not trees.finite(upload):
             return before, None, seconds, None
-        return trees.dump(adapter.state()), trees.dump(upload), seconds, _drawn(adapter)
+        return Parcel(adapter.state()), Parcel(upload), seconds, _drawn(adapter)
 
-    def predict(self, task: dict[str, Any]) -> tuple[bytes, Score, list[list[int]]]:
+    def predict(self, task: dict[str, Any]) -> tuple[Parcel, Score, list[list[int]]]:
         """The second half: take the download, predict the same batch."""
         adapter, _, _ = self._for(task)
         stream, t = self.streams[task["member"]], task["slot"]
         slot = self._slots_of(task["member"])[t]
-        adapter.load_state(trees.load(task["state"]))
+        adapter.load_state(task["state"].open())
         if task["download"] is not None:
-            adapter.load_shared(trees.load(task["download"]))
+            adapter.load_shared(task["download"].open())
         x, y = self._batch(slot)
         logits, seconds = self._call(adapter, "predict", stream, t, x)
         tally = [list(row) for row in task["tally"]]
         values = {**_judge(logits, y, tally), "seconds": seconds}
-        return trees.dump(adapter.state()), Score(stream.client, stream.name, t, slot.shift, values), tally
+        return Parcel(adapter.state()), Score(stream.client, stream.name, t, slot.shift, values), tally
 
-    def _for(self, task: Mapping[str, Any]) -> tuple[Adapter, bytes, nn.Module | None]:
+    def _for(self, task: Mapping[str, Any]) -> tuple[Adapter, Parcel, nn.Module | None]:
         """The adapter with its first state: one per process, or a new one where clients know different things."""
         known = task["known"]
         if known is not None or "shared" not in self._adapter:
@@ -151,7 +152,7 @@ class Testing:
                 source = self._source(knowledge["model"], client).requires_grad_(False).eval()
             seed_call(self.seed, "test", "make")
             adapter = self.make(net, **{name: knowledge[name] for name in self.needs})
-            made = (adapter, trees.dump(adapter.state()), source)
+            made = (adapter, Parcel(adapter.state()), source)
             if known is not None:
                 return made
             self._adapter["shared"] = made

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from acclimate.engine.checkpoint import Metric
 from acclimate.engine.evaluate import Commit, Paused, Resume
+from acclimate.trees import Parcel
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (
@@ -127,7 +128,10 @@ class Store:
             )
             self._db.executemany(
                 "INSERT OR REPLACE INTO paused VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                ((*unit, m, p.slot, p.state, json.dumps(p.tally)) for m, p in commit.members.items()),
+                (
+                    (*unit, m, p.slot, None if p.state is None else p.state.seal(), json.dumps(p.tally))
+                    for m, p in commit.members.items()
+                ),
             )
             self._db.executemany(
                 "INSERT OR REPLACE INTO server VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -140,7 +144,10 @@ class Store:
         members = self._db.execute(f"SELECT member, slot, state, tally FROM paused {where}", unit)
         servers = self._db.execute(f"SELECT stream, slot, state FROM server {where}", unit)
         return Commit(
-            members={m: Paused(slot, state, json.loads(tally)) for m, slot, state, tally in members},
+            members={
+                m: Paused(slot, None if state is None else Parcel(state), json.loads(tally))
+                for m, slot, state, tally in members
+            },
             servers={stream: (slot, state) for stream, slot, state in servers},
         )
 
