@@ -105,6 +105,64 @@ def test_training_metrics_are_in_the_store_also_when_the_model_came_from_the_cac
     assert [count for _, count in counts] == [6, 6]  # two rounds of three clients
 
 
+def measured(experiment, runs):
+    """Every row of a run's tests, times aside."""
+    db = sqlite3.connect(runs / STORE)
+    rows = db.execute(
+        "SELECT system, seed, phase, client, stream, slot, shift, metric, value FROM row JOIN run ON run.id = row.run "
+        "WHERE run.name = ? AND slot >= -1 AND metric != 'seconds' ORDER BY 1, 2, 3, 4, 5, 6, 8",
+        (experiment.run_name,),
+    ).fetchall()
+    db.close()
+    return rows
+
+
+def test_more_systems_and_seeds_measure_only_what_is_new(tmp_path):
+    run(tiny(systems=["tent", "fedavg+tta-grad"]), tmp_path / "a")
+    more, told = tiny(systems=["em", "tent", "fedavg+tta-grad"], seeds=[0, 1]), Told()
+    run(more, tmp_path / "a", listener=told)
+    tested = [title for title in told.titles if "testing" in title]
+    assert tested == [
+        "seed 0 (1/2): testing em",
+        *(f"seed 1 (2/2): testing {name}" for name in ("none", "em", "tent", "fedavg+tta-grad")),
+    ]
+    run(more, tmp_path / "b")
+    assert measured(more, tmp_path / "a") == measured(more, tmp_path / "b")
+    remarks = {line.system: line.remarks for line in table_of(more, tmp_path / "a").lines}
+    assert remarks["em"] == []
+    assert remarks["tent"] == [f"seed 0: as measured by run {tiny(systems=['tent', 'fedavg+tta-grad']).run_name}"]
+    assert told.said[0].startswith("seed 0 (1/2): none as measured by tiny-")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "test.batch_size=11",
+        "scenario.minor=2",
+        "scenario.availability.probability=0.5",
+        "phases.0.rounds=1",
+        "model=resnet8",
+        "systems.0.adapter.lr=0.5",
+        "systems.0.aggregator=local",
+        "seeds=[1]",
+    ],
+)
+def test_a_test_that_differs_in_anything_is_measured(tmp_path, change):
+    system = {"name": "tent", "aggregator": "fedavg"}
+    run(tiny(systems=[system]), tmp_path)
+    told = Told()
+    run(tiny(change, systems=[system]), tmp_path, listener=told)
+    assert any("testing tent" in title for title in told.titles)
+
+
+def test_a_test_is_measured_again_by_other_code(tmp_path, monkeypatch):
+    run(tiny(), tmp_path)
+    monkeypatch.setattr("acclimate.experiment.run.source_digest", lambda modules: "other")
+    told = Told()
+    run(tiny(seeds=[0, 1]), tmp_path, listener=told)
+    assert "seed 0 (1/2): testing tent" in told.titles
+
+
 def test_run_twice_at_once_names_the_holder(tmp_path):
     experiment = tiny()
     with lock(tmp_path / experiment.run_name / "lock"), pytest.raises(RunLocked, match=r"in use by process [0-9]+"):

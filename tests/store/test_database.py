@@ -63,9 +63,32 @@ def test_store_drops_what_was_needed_to_resume_when_a_test_is_complete(store):
     unit = Unit(store.run("a", {}, {}), "tent", 0)
     store.commit(unit, Commit([score()], [], {0: Paused(1, None, [])}, {"s": (1, b"")}))
     assert not store.is_complete(unit)
-    store.complete(unit)
+    store.complete(unit, "recipe")
     assert store.is_complete(unit)
     assert store.resume(unit) == Commit()
+
+
+def test_store_copies_a_test_of_the_same_recipe(store):
+    first, second = (store.run(name, {}, {"commit": name}) for name in ("old", "new"))
+    store.commit(Unit(first, "tent", 0), Commit([score()], [Figure(0, "s", 0, b"drawn")], {0: Paused(1, None, [])}))
+    store.complete(Unit(first, "tent", 0), "recipe")
+    ours = Unit(second, "mine", 0)
+    assert store.take(ours, "another recipe") is None
+    assert not store.is_complete(ours)
+    assert store.take(ours, "recipe") == "old"
+    assert store.is_complete(ours)
+    assert store.accuracy(ours) == 0.5
+    assert store.select("SELECT system, content FROM figure WHERE run = ?", second) == [("mine", b"drawn")]
+    assert store.notes(second, "taken") == {("mine", 0): "old"}
+    assert [run["versions"]["commit"] for run in store.runs()] == ["old", "new, old"]
+
+
+def test_store_goes_on_with_a_test_that_is_begun(store):
+    first, second = Unit(store.run("a", {}, {}), "tent", 0), Unit(store.run("b", {}, {}), "tent", 0)
+    store.complete(first, "recipe")
+    store.commit(second, Commit([score()], [], {0: Paused(1, Parcel(b"state"), [])}))
+    assert store.take(second, "recipe") is None
+    assert not store.is_complete(second)
 
 
 def test_store_keeps_notes_of_many_kinds(store):

@@ -22,9 +22,9 @@ from acclimate.engine.evaluate import check_knowledge, evaluate
 from acclimate.engine.executor import Executor, Serial
 from acclimate.engine.train import Known, Outcome, at_round, train
 from acclimate.errors import NothingSelected
-from acclimate.experiment.cache import lock, phase_path
+from acclimate.experiment.cache import lock, phase_path, source_digest
 from acclimate.experiment.catalog import ADAPTERS
-from acclimate.experiment.config import Chosen, Experiment, System
+from acclimate.experiment.config import Chosen, Experiment, System, digest_of
 from acclimate.experiment.schema import check
 from acclimate.experiment.unseen import unseen
 from acclimate.models.blocks import blocks
@@ -310,10 +310,14 @@ class _Session:
         phase: str = "test",
         name: str | None = None,
     ) -> float:
-        """Test one adapter; returns its accuracy, from the store if it was measured before."""
+        """Test one adapter; returns its accuracy, from the store if it was measured before, by this run or another."""
         unit = Unit(self.run, name or system.name, seed, phase)
-        if not self.store.is_complete(unit):
-            what = unit.system if phase == "test" else f"{unit.system}, {phase}"
+        if self.store.is_complete(unit):
+            return self.store.accuracy(unit)
+        what = unit.system if phase == "test" else f"{unit.system}, {phase}"
+        recipe = self._recipe(adapter, system.aggregator, known, population, seed, phase)
+        taken = self.store.take(unit, recipe)
+        if taken is None:
             total = sum(len(stream.slots(self.experiment.test.batch_size)) for stream in streams)
             with self._shown(f"{title}: testing {what}", total) as step:
                 for commit in evaluate(
@@ -332,8 +336,29 @@ class _Session:
                     progress=step,
                 ):
                     self.store.commit(unit, commit)
-            self.store.complete(unit)
+            self.store.complete(unit, recipe)
+        else:
+            self.listener.say(f"{title}: {what} as measured by {taken}")
         return self.store.accuracy(unit)
+
+    def _recipe(
+        self, adapter: Chosen, aggregator: Chosen | None, known: Known, tested: Population, seed: int, phase: str
+    ) -> str:
+        """Stands for everything that decides a test, the source code included."""
+        plain = self.experiment.plain()
+        content = {
+            **{key: plain[key] for key in ("scenario", "model", "test")},
+            "data": tested.digest,
+            "validation": phase != "test",
+            "phases": [(o.checkpoint.path.parts[-2:], o.round) for o in known.outcomes if o.checkpoint.path],
+            "adapter": adapter.plain,
+            "aggregator": aggregator.plain if aggregator else None,
+            "seed": seed,
+            "torch": versions()["torch"],
+        }
+        chosen = [self.experiment.scenario, self.experiment.test_scenario, self.experiment.model, adapter, aggregator]
+        modules = [choice.target.__module__ for choice in chosen if choice]
+        return digest_of([content, source_digest([*modules, unseen.__module__, evaluate.__module__])])
 
     @contextmanager
     def _shown(self, title: str, total: int) -> Iterator[Any]:

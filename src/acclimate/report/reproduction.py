@@ -296,7 +296,7 @@ def _quoted(piece: str) -> str:
 
 def _made(run: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-    return f"run `{run['name']}`, {_duration(run)}, phases found in the cache not counted; {versions}"
+    return f"run `{run['name']}`, {_duration(run)}, phases and tests that were there already not counted; {versions}"
 
 
 def _duration(run: dict[str, Any]) -> str:

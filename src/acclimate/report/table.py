@@ -227,15 +227,17 @@ def _plain(system: str) -> str:
 
 def _remarks(store: Store, run: int, system: str) -> list[str]:
     remarks = []
-    for name in ("tuned", "selected", "reused"):
+    for name in ("tuned", "selected", "reused", "taken"):
         for (who, seed), note in sorted(store.notes(run, name).items()):
-            if who != (system if name == "selected" else _plain(system)):
+            if who != (system if name in ("selected", "taken") else _plain(system)):
                 continue
             if name == "tuned":
                 chosen = ", ".join(f"{k}={v}" for k, v in note["chosen"].items() if k != "name")
                 remarks.append(f"seed {seed}: tuned on source validation data: {chosen}")
             elif name == "selected":
                 remarks.append(f"seed {seed}: round {note['round']}, best on source validation data")
+            elif name == "taken":
+                remarks.append(f"seed {seed}: as measured by run {note}")
             else:
                 remarks.append(f"seed {seed}: made by other code (--reuse): {', '.join(note)}")
     return remarks

@@ -37,11 +37,20 @@ CREATE TABLE IF NOT EXISTS figure (
     PRIMARY KEY (run, system, seed, phase, client, stream, slot)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unit (
     run INTEGER, system TEXT, seed INTEGER, phase TEXT, PRIMARY KEY (run, system, seed, phase)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS recipe (
+    run INTEGER, system TEXT, seed INTEGER, phase TEXT, digest TEXT,
+    PRIMARY KEY (run, system, seed, phase)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS recipes ON recipe (digest);
 CREATE TABLE IF NOT EXISTS note (
     run INTEGER, system TEXT, seed INTEGER, name TEXT, value TEXT,
     PRIMARY KEY (run, system, seed, name)) WITHOUT ROWID;
 """
 
+_UNIT = "WHERE run = ? AND system = ? AND seed = ? AND phase = ?"
+_MEASURED = {
+    "row": "round, client, stream, slot, shift, metric, value",
+    "figure": "client, stream, slot, content",
+}
 WORKED = "seconds worked"  # a note of the run as a whole
 
 
@@ -75,9 +84,7 @@ class Store:
                 (name, json.dumps(experiment), json.dumps(versions), _now()),
             )
             found = self._db.execute("SELECT id, versions FROM run WHERE name = ?", (name,)).fetchone()
-            before = json.loads(found[1])
-            both = {key: dict.fromkeys([*before.get(key, value).split(", "), value]) for key, value in versions.items()}
-            together = json.dumps({**before, **{key: ", ".join(used) for key, used in both.items()}})
+            together = json.dumps(_united(json.loads(found[1]), versions))
             self._db.execute("UPDATE run SET versions = ? WHERE id = ? AND finished IS NULL", (together, found[0]))
         return int(found[0])
 
@@ -140,9 +147,8 @@ class Store:
 
     def resume(self, unit: Unit) -> Resume:
         """Where a test stands."""
-        where = "WHERE run = ? AND system = ? AND seed = ? AND phase = ?"
-        members = self._db.execute(f"SELECT member, slot, state, tally FROM paused {where}", unit)
-        servers = self._db.execute(f"SELECT stream, slot, state FROM server {where}", unit)
+        members = self._db.execute(f"SELECT member, slot, state, tally FROM paused {_UNIT}", unit)
+        servers = self._db.execute(f"SELECT stream, slot, state FROM server {_UNIT}", unit)
         return Commit(
             members={
                 m: Paused(slot, None if state is None else Parcel(state), json.loads(tally))
@@ -151,24 +157,44 @@ class Store:
             servers={stream: (slot, state) for stream, slot, state in servers},
         )
 
-    def complete(self, unit: Unit) -> None:
-        """Mark a test as finished and drop what was only needed to resume it."""
+    def complete(self, unit: Unit, recipe: str) -> None:
+        """Mark a test as finished, remember what it was made of, and drop what was only needed to resume it."""
         with self._transaction():
             self._db.execute("INSERT OR IGNORE INTO unit VALUES (?, ?, ?, ?)", unit)
+            self._db.execute("INSERT OR REPLACE INTO recipe VALUES (?, ?, ?, ?, ?)", (*unit, recipe))
             for table in ("paused", "server"):
-                self._db.execute(f"DELETE FROM {table} WHERE run = ? AND system = ? AND seed = ? AND phase = ?", unit)
+                self._db.execute(f"DELETE FROM {table} {_UNIT}", unit)
+
+    def take(self, unit: Unit, recipe: str) -> str | None:
+        """Copy a finished test of the same recipe, unless this one is begun; the name of the run that measured it."""
+        with self._transaction():
+            found = self._db.execute("SELECT run, system, seed, phase FROM recipe WHERE digest = ? LIMIT 1", (recipe,))
+            other = found.fetchone()
+            if other is None or self._db.execute(f"SELECT 1 FROM paused {_UNIT}", unit).fetchone():
+                return None
+            for table, columns in _MEASURED.items():
+                self._db.execute(
+                    f"INSERT INTO {table} SELECT ?, ?, ?, ?, {columns} FROM {table} {_UNIT}", (*unit, *other)
+                )
+            self._db.execute("INSERT INTO unit VALUES (?, ?, ?, ?)", unit)
+            runs = "SELECT name, versions FROM run WHERE id = ?"
+            (_, ours), (name, theirs) = (self._db.execute(runs, (id,)).fetchone() for id in (unit.run, other[0]))
+            together = json.dumps(_united(json.loads(ours), json.loads(theirs)))
+            self._db.execute("UPDATE run SET versions = ? WHERE id = ?", (together, unit.run))
+            if unit.phase == "test":
+                self.note(unit.run, unit.system, unit.seed, "taken", name)
+        return str(name)
 
     def is_complete(self, unit: Unit) -> bool:
         """Whether a test is finished."""
-        found = self._db.execute("SELECT 1 FROM unit WHERE run = ? AND system = ? AND seed = ? AND phase = ?", unit)
-        return found.fetchone() is not None
+        return self._db.execute(f"SELECT 1 FROM unit {_UNIT}", unit).fetchone() is not None
 
     def accuracy(self, unit: Unit) -> float:
         """Sample-weighted accuracy over all slots of a test."""
         sums = dict(
             self._db.execute(
-                "SELECT metric, sum(value) FROM row WHERE run = ? AND system = ? AND seed = ? AND phase = ? "
-                "AND slot >= 0 AND metric IN ('correct', 'count') GROUP BY metric",
+                f"SELECT metric, sum(value) FROM row {_UNIT} AND slot >= 0 "
+                "AND metric IN ('correct', 'count') GROUP BY metric",
                 unit,
             )
         )
@@ -195,6 +221,12 @@ class Store:
             self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
+
+
+def _united(before: dict[str, str], versions: dict[str, str]) -> dict[str, str]:
+    """All versions that were used, the first ones first."""
+    used = {key: [*before.get(key, value).split(", "), *value.split(", ")] for key, value in versions.items()}
+    return {**before, **{key: ", ".join(dict.fromkeys(names)) for key, names in used.items()}}
 
 
 def _now() -> str:
