@@ -71,7 +71,8 @@ def test_reproduce_tells_work_from_the_time_between_start_and_end(call, tmp_path
     results, page = tmp_path / "docs" / "results" / "tiny-table.json", tmp_path / "docs" / "reproduction.md"
     worked = json.loads(results.read_text())["pieces"]["mild"]["worked"]
     assert worked > 0
-    assert f", {worked / 60:.1f} minutes of work, phases and tests that were there already not counted" in page.read_text()
+    counted = f"{worked / 60:.1f} minutes of work, phases and tests that were there already not counted"
+    assert counted in page.read_text()
     # What earlier code has measured says only when it began and when it ended.
     old = json.loads(results.read_text())
     piece = {**old["pieces"]["mild"], "started": "2026-11-15T10:00:00+00:00", "finished": "2026-11-15T12:30:00+00:00"}
