@@ -1,7 +1,7 @@
 import torch
 
 import toys
-from acclimate.aggregators.mixing import mix, products
+from acclimate.aggregators.mixing import PIECE, combine, mix, products
 from acclimate.params import Params
 
 
@@ -36,3 +36,22 @@ def test_equal_rows_are_mixed_once_and_as_one_of_different_rows():
     for name in ("w", "b"):
         torch.testing.assert_close(same[0][name], different[0][name])
         assert not torch.allclose(different[1][name], different[0][name])
+
+
+def test_large_tensors_are_mixed_piece_by_piece():
+    """Two pieces and three numbers more: as in one go, for one row of weights and for several."""
+    torch.manual_seed(0)
+    tensors = [torch.randn(2 * PIECE + 3, 1) for _ in range(4)]
+    w = torch.rand(3, 4).softmax(1)
+    at_once = torch.tensordot(w.double(), torch.stack(tensors).double(), dims=1).float()
+    torch.testing.assert_close(combine(w, tensors), at_once, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(combine(w[1], tensors), at_once[1], rtol=1e-6, atol=1e-7)
+    seen = torch.stack(tensors).double().flatten(1) - 1
+    found = products([toys.upload({"w": tensor}) for tensor in tensors], {"w": torch.ones(2 * PIECE + 3, 1)})
+    torch.testing.assert_close(found, seen @ seen.T)
+
+
+def test_combine_rounds_whole_numbers_and_keeps_single_ones():
+    counts = [torch.tensor(1), torch.tensor(2)]
+    assert torch.equal(combine(torch.tensor([0.25, 0.75]), counts), torch.tensor(2))
+    assert combine(torch.eye(2), counts).tolist() == [1, 2]

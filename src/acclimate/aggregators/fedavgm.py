@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from acclimate import params
+from acclimate.aggregators.mixing import mean
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.options import Decay, Positive
 from acclimate.params import Params
@@ -35,17 +36,17 @@ class FedAvgM(Aggregator[State]):
     lr: Positive = 1.0  # of the server
 
     def init(self, start: Sequence[Upload]) -> State:
-        w = params.mean([upload.params for upload in start], [1.0] * len(start))
+        w = mean([upload.params for upload in start], [1.0] * len(start))
         return State(w, {})
 
     def mix(self, state: State, uploads: Sequence[Upload], slot: int) -> Mix:
         if not uploads:
             return Mix([], state)
-        mean = params.mean([upload.params for upload in uploads], [upload.weight for upload in uploads])
-        w, v = dict(mean), dict(state.v)
-        for name in mean:
-            if name in state.w and not name.endswith(AVERAGED) and mean[name].is_floating_point():
-                delta = state.w[name] - mean[name]
+        average = mean([upload.params for upload in uploads], [upload.weight for upload in uploads])
+        w, v = dict(average), dict(state.v)
+        for name in average:
+            if name in state.w and not name.endswith(AVERAGED) and average[name].is_floating_point():
+                delta = state.w[name] - average[name]
                 v[name] = self.beta * v[name] + delta if name in v else delta
                 moved = state.w[name] - self.lr * v[name]
                 w[name] = torch.where(_lowest(name, uploads) >= 0, moved.clamp(min=0), moved)
@@ -53,4 +54,4 @@ class FedAvgM(Aggregator[State]):
 
 
 def _lowest(name: str, uploads: Sequence[Upload]) -> Tensor:
-    return torch.stack([upload.params[name] for upload in uploads]).amin(0)
+    return reduce(torch.minimum, [upload.params[name] for upload in uploads])

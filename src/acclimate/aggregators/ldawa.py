@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from acclimate import params
+from acclimate.aggregators.mixing import combine, mean, pieces
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.params import Params
 
@@ -25,7 +25,7 @@ class LDAWA(Aggregator[Params]):
     sum_to_one: bool = True
 
     def init(self, start: Sequence[Upload]) -> Params:
-        return params.mean([upload.params for upload in start], [1.0] * len(start))
+        return mean([upload.params for upload in start], [1.0] * len(start))
 
     def mix(self, state: Params, uploads: Sequence[Upload], slot: int) -> Mix:
         if not uploads:
@@ -34,7 +34,7 @@ class LDAWA(Aggregator[Params]):
         for name in uploads[0].params:
             layer = [upload.params[name] for upload in uploads]
             delta = cosine(layer, state.get(name))
-            w[name] = params.combine(self._weights(delta), layer)
+            w[name] = combine(self._weights(delta), layer)
             cosines.append(delta)
         return Mix([w] * len(uploads), w, {"cosines": torch.stack(cosines)})  # [layers, K]
 
@@ -49,6 +49,10 @@ def cosine(layers: Sequence[Tensor], reference: Tensor | None) -> Tensor:
     """δ_k = cos(w_k, w_g) for each client's layer, one where there is no angle."""
     if reference is None or reference.dim() == 0:
         return torch.ones(len(layers), dtype=torch.float64)
-    w, g = torch.stack(list(layers)).double().flatten(1), reference.double().flatten()
-    lengths = torch.linalg.vector_norm(w, dim=1) * torch.linalg.vector_norm(g)
-    return torch.where(lengths > 0, w @ g / lengths, 1.0).clamp(max=1.0)
+    g = reference.double().flatten()
+    inner, squares = torch.zeros(2, len(layers), dtype=torch.float64)
+    for place, w in pieces(layers):
+        inner += w @ g[place]
+        squares += w.square().sum(1)
+    lengths = squares.sqrt() * torch.linalg.vector_norm(g)
+    return torch.where(lengths > 0, inner / lengths, 1.0).clamp(max=1.0)
