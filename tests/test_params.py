@@ -61,23 +61,6 @@ def test_arithmetic_is_name_by_name():
     assert trees.equal(a, named(x=1.0, y=2.0))
 
 
-def test_mean_weighs_and_rounds_integers():
-    """(2 · 1 + 1 · 4) / 3 = 2; counters (2 · 1 + 1 · 3) / 3 = 1.67 are rounded, not cut."""
-    many = [{"w": torch.tensor(1.0), "n": torch.tensor(1)}, {"w": torch.tensor(4.0), "n": torch.tensor(3)}]
-    assert trees.equal(params.mean(many, [2, 1]), {"w": torch.tensor(2.0), "n": torch.tensor(2)})
-
-
-def test_mean_of_equal_models_is_that_model_to_the_bit():
-    model = {"w": torch.randn(50, generator=torch.Generator().manual_seed(0))}
-    assert trees.equal(params.mean([model] * 7, [0.1, 3, 5, 7, 11, 13, 17]), model)
-
-
-def test_combine_keeps_the_type():
-    tensors = [torch.tensor([1.0]).half(), torch.tensor([3.0]).half()]
-    mixed = params.combine(torch.tensor([0.25, 0.75]), tensors)
-    assert mixed.dtype == torch.float16 and mixed.item() == 2.5
-
-
 @pytest.mark.parametrize(("value", "expected"), [(2.6, 3), (2.4, 2), (-2.6, -3)])
 def test_cast_rounds_to_whole_numbers(value, expected):
     assert params.cast(torch.tensor(value).double(), torch.int64).item() == expected

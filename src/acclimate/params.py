@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -84,23 +84,6 @@ def dot(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Tensor:
     11.0
     """
     return torch.stack([(tensor * b[name]).sum() for name, tensor in a.items()]).sum()
-
-
-def mean(many: Sequence[Mapping[str, Tensor]], weights: Iterable[float]) -> Params:
-    """The weighted mean; weights need not sum to one. Integer entries are rounded.
-
-    >>> mean([{"w": torch.tensor(1.0)}, {"w": torch.tensor(4.0)}], [2, 1])["w"]
-    tensor(2.)
-    """
-    share = torch.tensor(list(weights), dtype=torch.float64)
-    share = share / share.sum()
-    return {name: combine(share, [params[name] for params in many]) for name in many[0]}
-
-
-def combine(weights: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-    """Σ_k weights[k] · tensors[k], computed in float64 and returned in the tensors' own type."""
-    total = torch.tensordot(weights.double(), torch.stack(list(tensors)).double(), dims=1)
-    return cast(total, tensors[0].dtype)
 
 
 def cast(value: Tensor, dtype: torch.dtype) -> Tensor:

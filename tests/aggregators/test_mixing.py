@@ -1,7 +1,8 @@
 import torch
 
 import toys
-from acclimate.aggregators.mixing import PIECE, combine, mix, products
+from acclimate import trees
+from acclimate.aggregators.mixing import PIECE, combine, mean, mix, products
 from acclimate.params import Params
 
 
@@ -55,3 +56,20 @@ def test_combine_rounds_whole_numbers_and_keeps_single_ones():
     counts = [torch.tensor(1), torch.tensor(2)]
     assert torch.equal(combine(torch.tensor([0.25, 0.75]), counts), torch.tensor(2))
     assert combine(torch.eye(2), counts).tolist() == [1, 2]
+
+
+def test_mean_weighs_and_rounds_integers():
+    """(2 · 1 + 1 · 4) / 3 = 2; counters (2 · 1 + 1 · 3) / 3 = 1.67 are rounded, not cut."""
+    many = [{"w": torch.tensor(1.0), "n": torch.tensor(1)}, {"w": torch.tensor(4.0), "n": torch.tensor(3)}]
+    assert trees.equal(mean(many, [2, 1]), {"w": torch.tensor(2.0), "n": torch.tensor(2)})
+
+
+def test_mean_of_equal_models_is_that_model_to_the_bit():
+    model = {"w": torch.randn(50, generator=torch.Generator().manual_seed(0))}
+    assert trees.equal(mean([model] * 7, [0.1, 3, 5, 7, 11, 13, 17]), model)
+
+
+def test_combine_keeps_the_type():
+    tensors = [torch.tensor([1.0]).half(), torch.tensor([3.0]).half()]
+    mixed = combine(torch.tensor([0.25, 0.75]), tensors)
+    assert mixed.dtype == torch.float16 and mixed.item() == 2.5
