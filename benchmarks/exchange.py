@@ -18,6 +18,7 @@ from acclimate import params
 from acclimate.adapters.bn_adapt import BNAdapt
 from acclimate.adapters.tta_grad import TTAGrad
 from acclimate.aggregators.fedavg import FedAvg
+from acclimate.aggregators.mixing import combine
 from acclimate.contracts import Adapter, Knowledge, Upload
 from acclimate.engine.evaluate import evaluate
 from acclimate.engine.testing import Test
@@ -27,7 +28,7 @@ from acclimate.models.build import Build
 from acclimate.models.resnet import resnet8
 from acclimate.scenarios.population import Held, Population, Stream
 from acclimate.trees import Nest
-from benchmarks.measure import Line, interleave
+from benchmarks.measure import Line, interleave, ratio
 
 CLIENTS, SLOTS, BATCH = 20, 4, 10
 ADAPTERS: dict[str, Callable[..., Adapter]] = {
@@ -76,6 +77,30 @@ def run(repeats: int = 5) -> list[Line]:
         ratios = sorted(a / b for a, b in zip(seconds["engine"], seconds["bare"], strict=True))
         what = f"a slot of FedAvg with {name}, in its bare arithmetic"
         lines.append(Line(what, ratios[len(ratios) // 2], ratios[0], ratios[-1], "-"))
+    return [*lines, *mixing(known.model, repeats)]
+
+
+def mixing(model: params.Params, repeats: int) -> list[Line]:
+    """Mixtures of twenty models in pieces that a core's cache holds, beside whole tensors at once."""
+    models = [
+        {name: t + 0.01 * torch.randn(t.shape) for name, t in model.items() if t.is_floating_point()}
+        for _ in range(CLIENTS)
+    ]
+    chosen = {"one mean": torch.full((CLIENTS,), 1 / CLIENTS), "one mixture each": torch.rand(CLIENTS, CLIENTS)}
+    lines = []
+    for name, w in chosen.items():
+
+        def whole(w: torch.Tensor = w) -> params.Params:
+            stacked = {key: torch.stack([one[key] for one in models]).double() for key in models[0]}
+            mixed = {key: torch.tensordot(w.double(), many, dims=1) for key, many in stacked.items()}
+            return {key: params.cast(tensor, model[key].dtype) for key, tensor in mixed.items()}
+
+        def pieces(w: torch.Tensor = w) -> params.Params:
+            return {key: combine(w, [one[key] for one in models]) for key in models[0]}
+
+        torch.testing.assert_close(pieces(), whole(), rtol=1e-6, atol=1e-7)
+        seconds = interleave({"whole": whole, "pieces": pieces}, repeats, clock=time.process_time)
+        lines.append(ratio(f"mixing 20 models, {name}: in pieces against at once", *seconds.values(), least=None))
     return lines
 
 
