@@ -66,6 +66,13 @@ def test_reproduce_numbers_are_those_of_the_results_file(call, tmp_path):
     assert results["pieces"]["harsh"]["versions"]["torch"]
 
 
+def test_reproduce_names_systems_that_another_run_has_measured_together(call, tmp_path):
+    call("run", "tiny.yaml", "scenario.noise=0.1", "seeds=[1]", "--workers", "1")
+    (run,) = (folder.name for folder in (tmp_path / "runs").glob("tiny-*"))
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    assert f"- mild, none, em: seed 1: as measured by run {run}\n" in page_and_results(tmp_path)[0]
+
+
 def test_reproduce_tells_work_from_the_time_between_start_and_end(call, tmp_path):
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
     results, page = tmp_path / "docs" / "results" / "tiny-table.json", tmp_path / "docs" / "reproduction.md"

@@ -175,6 +175,14 @@ class _Part:
         by_seed = self.systems[system]["clients"]
         return {(int(seed), int(client)): value for seed, by in by_seed.items() for client, value in by.items()}
 
+    def remarks(self) -> dict[str, list[str]]:
+        """What there is to say of systems, and of which."""
+        found: dict[str, list[str]] = {}
+        for name, system in self.found["systems"].items():
+            for remark in system["remarks"]:
+                found.setdefault(remark, []).append(name)
+        return found
+
     def section(self, pictures: Sequence[str]) -> list[str]:
         seeds = ", ".join(map(str, self.found["seeds"]))
         command = f"`acclimate reproduce {self.paper.name} --only {_quoted(self.piece)}`"
@@ -238,10 +246,9 @@ class _Done:
         of_all = (f"{paper.name}-{RATES}", f"{paper.name}-{SWEPT}")
         missing = [piece for piece in paper.pieces if piece not in {part.piece for part in self.parts}]
         remarks = [
-            f"{part.piece}, {name}: {remark}"
+            f"{part.piece}, {', '.join(systems)}: {remark}"
             for part in self.parts
-            for name, system in part.found["systems"].items()
-            for remark in system["remarks"]
+            for remark, systems in part.remarks().items()
         ]
         return [
             f"<!-- {paper.name} -->",
