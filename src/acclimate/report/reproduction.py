@@ -10,7 +10,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
@@ -25,6 +25,7 @@ from acclimate.experiment.published import MEAN, Printed, Published
 from acclimate.report import charts
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.figures import draw
+from acclimate.report.overview import grid, heading, with_overview
 from acclimate.report.table import Line, Phase, client_accuracies, shift_accuracies, table
 from acclimate.report.text import traffic
 from acclimate.store.database import Store
@@ -61,7 +62,7 @@ def write(paper: Published, runs: Mapping[str, tuple[Store, dict[str, Any]]], do
     section = "\n".join(done.section())
     marked = re.compile(rf"<!-- {paper.name} -->.*?<!-- /{paper.name} -->\n", re.DOTALL)
     new = marked.sub(lambda _: section, old) if marked.search(old) else f"{old.rstrip()}\n\n{section}"
-    _save(page, new)
+    _save(page, with_overview(new, docs / "results"))
     return [page, results, *(docs / "figures" / name for name in pictures)]
 
 
@@ -214,7 +215,7 @@ class _Part:
                     f"{100 * statistics.fmean(cell['harmed']):.0f} %",
                 ]
             )
-        return _grid(["method", *beside, "class-balanced", "worst 10 %", "harmed"], rows)
+        return grid(["method", *beside, "class-balanced", "worst 10 %", "harmed"], rows)
 
     def _by_shift(self) -> list[str]:
         ours = {name: {MEAN: self.cell(name)["accuracy"], **system["shifts"]} for name, system in self.systems.items()}
@@ -225,7 +226,7 @@ class _Part:
             theirs = value if isinstance(value, dict) else {}
             cells = [_beside(self.paper, theirs.get(shift), _mean(by_shift.get(shift))) for shift in shifts]
             rows.append([self.paper.rows[system], *cells])
-        return [_caption(self.paper), "", *_grid(["method", *shifts], rows)]
+        return [_caption(self.paper), "", *grid(["method", *shifts], rows)]
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,7 @@ class _Done:
         ]
         return [
             f"<!-- {paper.name} -->",
-            f"## {paper.title} (`{paper.name}`)",
+            f"## {heading(paper.title, paper.name)}",
             "",
             f"Source: {paper.source}.",
             "",
@@ -271,7 +272,7 @@ class _Done:
     def _claims(self) -> list[str]:
         if not self.verdicts:
             return []
-        return [CLAIMS, "", *_grid(["piece", "expected", "verdict", "difference"], map(_judged, self.verdicts)), ""]
+        return [CLAIMS, "", *grid(["piece", "expected", "verdict", "difference"], map(_judged, self.verdicts)), ""]
 
     def _overview(self) -> list[str]:
         paper, caption = self.paper, _caption(self.paper)
@@ -285,14 +286,16 @@ class _Done:
             [row, *(_beside(paper, paper.mean(system, piece), ours.get((piece, system))) for piece in paper.pieces)]
             for system, row in paper.rows.items()
         ]
-        return [caption, "", *_grid(["method", *paper.pieces], rows), ""]
+        return [caption, "", *grid(["method", *paper.pieces], rows), ""]
 
     def results(self) -> dict[str, Any]:
         return {
             "table": self.paper.name,
+            "title": self.paper.title,
             "source": self.paper.source,
             "deviations": self.paper.deviations,
             "claims": [verdict._asdict() for verdict in self.verdicts],
+            "of": len(self.paper.pieces),
             "pieces": {part.piece: part.found for part in self.parts},
         }
 
@@ -312,10 +315,6 @@ def _duration(run: dict[str, Any]) -> str:
     if worked is None:  # earlier code did not count the work of a sitting
         return f"{(finished - started).total_seconds() / 60:.1f} minutes from start to end, pauses included"
     return f"{worked / 60:.1f} minutes of work"
-
-
-def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
 def _listed(title: str, lines: Sequence[str]) -> list[str]:
