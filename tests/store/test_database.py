@@ -83,12 +83,14 @@ def test_store_copies_a_test_of_the_same_recipe(store):
     assert [run["versions"]["commit"] for run in store.runs()] == ["old", "new, old"]
 
 
-def test_store_goes_on_with_a_test_that_is_begun(store):
+def test_store_prefers_a_finished_test_to_one_that_is_begun(store):
     first, second = Unit(store.run("a", {}, {}), "tent", 0), Unit(store.run("b", {}, {}), "tent", 0)
+    store.commit(first, Commit([score(), score(slot=1, correct=2.0)], [], {0: Paused(2, None, [])}))
     store.complete(first, "recipe")
-    store.commit(second, Commit([score()], [], {0: Paused(1, Parcel(b"state"), [])}))
-    assert store.take(second, "recipe") is None
-    assert not store.is_complete(second)
+    store.commit(second, Commit([score()], [], {0: Paused(1, Parcel(b"state"), [])}, {"s": (1, b"server")}))
+    assert store.take(second, "recipe") == "a"
+    assert store.accuracy(second) == 0.75
+    assert store.resume(second) == Commit()
 
 
 def test_store_keeps_notes_of_many_kinds(store):

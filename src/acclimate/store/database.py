@@ -51,6 +51,7 @@ _MEASURED = {
     "row": "round, client, stream, slot, shift, metric, value",
     "figure": "client, stream, slot, content",
 }
+_RESUMED = ("paused", "server")
 WORKED = "seconds worked"  # a note of the run as a whole
 
 
@@ -162,16 +163,18 @@ class Store:
         with self._transaction():
             self._db.execute("INSERT OR IGNORE INTO unit VALUES (?, ?, ?, ?)", unit)
             self._db.execute("INSERT OR REPLACE INTO recipe VALUES (?, ?, ?, ?, ?)", (*unit, recipe))
-            for table in ("paused", "server"):
+            for table in _RESUMED:
                 self._db.execute(f"DELETE FROM {table} {_UNIT}", unit)
 
     def take(self, unit: Unit, recipe: str) -> str | None:
-        """Copy a finished test of the same recipe, unless this one is begun; the name of the run that measured it."""
+        """Copy a finished test of the same recipe, also over one that is begun; the name of the run that measured it."""
         with self._transaction():
             found = self._db.execute("SELECT run, system, seed, phase FROM recipe WHERE digest = ? LIMIT 1", (recipe,))
             other = found.fetchone()
-            if other is None or self._db.execute(f"SELECT 1 FROM paused {_UNIT}", unit).fetchone():
+            if other is None:
                 return None
+            for table in (*_MEASURED, *_RESUMED):
+                self._db.execute(f"DELETE FROM {table} {_UNIT}", unit)
             for table, columns in _MEASURED.items():
                 self._db.execute(
                     f"INSERT INTO {table} SELECT ?, ?, ?, ?, {columns} FROM {table} {_UNIT}", (*unit, *other)
