@@ -167,7 +167,7 @@ class Store:
                 self._db.execute(f"DELETE FROM {table} {_UNIT}", unit)
 
     def take(self, unit: Unit, recipe: str) -> str | None:
-        """Copy a finished test of the same recipe, also over one that is begun; the name of the run that measured it."""
+        """Copy a finished test of the same recipe, also over a begun one; the name of the run that measured it."""
         with self._transaction():
             found = self._db.execute("SELECT run, system, seed, phase FROM recipe WHERE digest = ? LIMIT 1", (recipe,))
             other = found.fetchone()
