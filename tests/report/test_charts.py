@@ -39,7 +39,13 @@ def test_lines_that_cover_others_are_named():
     up, down = np.array([0.0, 50.0, 100.0]), np.array([90.0, math.nan, 10.0])
     values = {"a": up, "b": down, "c": up + 0.01, "d": up + 2.0, "e": down.copy()}
     root = read(charts.lines("t", ["Said before."], values, [], "slot", "accuracy"))
-    assert [text for text in words(root) if "lies under" in text] == ["a lies under c.", "b lies under e."]
+    assert [text for text in words(root) if "under" in text] == ["a lies under c.", "b lies under e."]
+
+
+def test_lines_that_cover_several_others_are_named_once():
+    values = {name: np.array([0.0, 50.0]) for name in "abc"} | {"d": np.array([9.0, 9.0])}
+    root = read(charts.lines("t", [], values, [], "slot", "accuracy"))
+    assert [text for text in words(root) if "under" in text] == ["a, b lie under c."]
 
 
 def test_lines_of_many_steps_are_smoothed_and_say_so():

@@ -160,12 +160,13 @@ def bars(
 
 
 def _hidden(named: Mapping[str, Values], close: float) -> list[str]:
-    """A sentence for every line that a later one covers."""
-    return [
-        f"{a} lies under {b}."
-        for (a, under), (b, over) in itertools.combinations(named.items(), 2)
-        if under.shape == over.shape and np.allclose(under, over, rtol=0, atol=close, equal_nan=True)
-    ]
+    """A sentence for every line that covers earlier ones."""
+    covered: dict[str, str] = {}  # by the last line that does
+    for (a, below), (b, above) in itertools.combinations(named.items(), 2):
+        if below.shape == above.shape and np.allclose(below, above, rtol=0, atol=close, equal_nan=True):
+            covered[a] = b
+    under = {top: [a for a, b in covered.items() if b == top] for top in dict.fromkeys(covered.values())}
+    return [f"{', '.join(names)} {'lie' if len(names) > 1 else 'lies'} under {top}." for top, names in under.items()]
 
 
 def smooth(values: Values, window: int) -> Values:
