@@ -26,7 +26,7 @@ from acclimate.report import charts
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.figures import draw
 from acclimate.report.overview import grid, heading, with_overview
-from acclimate.report.table import Line, Phase, client_accuracies, shift_accuracies, table
+from acclimate.report.table import Line, Phase, by_remark, client_accuracies, shift_accuracies, table
 from acclimate.report.text import traffic
 from acclimate.store.database import Store
 
@@ -176,14 +176,6 @@ class _Part:
         by_seed = self.systems[system]["clients"]
         return {(int(seed), int(client)): value for seed, by in by_seed.items() for client, value in by.items()}
 
-    def remarks(self) -> dict[str, list[str]]:
-        """What there is to say of systems, and of which."""
-        found: dict[str, list[str]] = {}
-        for name, system in self.found["systems"].items():
-            for remark in system["remarks"]:
-                found.setdefault(remark, []).append(name)
-        return found
-
     def section(self, pictures: Sequence[str]) -> list[str]:
         seeds = ", ".join(map(str, self.found["seeds"]))
         command = f"`acclimate reproduce {self.paper.name} --only {_quoted(self.piece)}`"
@@ -247,9 +239,9 @@ class _Done:
         of_all = (f"{paper.name}-{RATES}", f"{paper.name}-{SWEPT}")
         missing = [piece for piece in paper.pieces if piece not in {part.piece for part in self.parts}]
         remarks = [
-            f"{part.piece}, {', '.join(systems)}: {remark}"
+            f"{part.piece}, {line}"
             for part in self.parts
-            for remark, systems in part.remarks().items()
+            for line in by_remark({name: system["remarks"] for name, system in part.found["systems"].items()})
         ]
         return [
             f"<!-- {paper.name} -->",

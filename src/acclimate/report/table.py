@@ -6,6 +6,7 @@ import math
 import re
 import statistics
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -225,19 +226,36 @@ def _plain(system: str) -> str:
     return system.removesuffix(" (best validation)")
 
 
+def by_remark(remarks: Mapping[str, Sequence[str]]) -> list[str]:
+    """One line for each remark, with all systems that it is of.
+
+    >>> by_remark({"a": ["tuned", "old"], "b": ["old"]})
+    ['a: tuned', 'a, b: old']
+    """
+    systems: dict[str, list[str]] = {}
+    for system, each in remarks.items():
+        for remark in each:
+            systems.setdefault(remark, []).append(system)
+    return [f"{', '.join(names)}: {remark}" for remark, names in systems.items()]
+
+
 def _remarks(store: Store, run: int, system: str) -> list[str]:
-    remarks = []
-    for name in ("tuned", "selected", "reused", "taken"):
+    seeds: dict[str, list[int]] = {}
+    for name, say in _SAID.items():
         for (who, seed), note in sorted(store.notes(run, name).items()):
-            if who != (system if name in ("selected", "taken") else _plain(system)):
-                continue
-            if name == "tuned":
-                chosen = ", ".join(f"{k}={v}" for k, v in note["chosen"].items() if k != "name")
-                remarks.append(f"seed {seed}: tuned on source validation data: {chosen}")
-            elif name == "selected":
-                remarks.append(f"seed {seed}: round {note['round']}, best on source validation data")
-            elif name == "taken":
-                remarks.append(f"seed {seed}: as measured by run {note}")
-            else:
-                remarks.append(f"seed {seed}: made by other code (--reuse): {', '.join(note)}")
-    return remarks
+            if who == (system if name in ("selected", "taken") else _plain(system)):
+                seeds.setdefault(say(note), []).append(seed)
+    return [f"seed{'s' * (len(of) > 1)} {', '.join(map(str, of))}: {remark}" for remark, of in seeds.items()]
+
+
+def _tuned(note: dict[str, Any]) -> str:
+    chosen = ", ".join(f"{k}={v}" for k, v in note["chosen"].items() if k != "name")
+    return f"tuned on source validation data: {chosen}"
+
+
+_SAID: dict[str, Callable[[Any], str]] = {
+    "tuned": _tuned,
+    "selected": lambda note: f"round {note['round']}, best on source validation data",
+    "reused": lambda note: f"made by other code (--reuse): {', '.join(note)}",
+    "taken": lambda note: f"as measured by run {note}",
+}

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from acclimate.report.table import Line, Phase, Table
+from acclimate.report.table import Line, Phase, Table, by_remark
 
 COLUMNS = {"accuracy": "accuracy", "worst_decile": "worst 10 %", "harmed": "harmed"}
 MOST_STREAMS_SIDE_BY_SIDE = 2
@@ -100,11 +100,9 @@ def _remarks(table: Table) -> list[str]:
     lines = [] if table.finished else ["This run is not finished: the table shows what there is so far."]
     if table.told:
         lines.append("reset: shift — adapters were told the boundaries of shifts.")
-    for line in table.lines:
-        lines += [f"{line.system}: {remark}" for remark in line.remarks]
-        if line.left_out:
-            lines.append(f"{line.system}: {line.left_out} uploads were not finite and were left out.")
-    return lines
+    lines += by_remark({line.system: line.remarks for line in table.lines})
+    left_out = {line.system: line.left_out for line in table.lines if line.left_out}
+    return [*lines, *(f"{name}: {n} uploads were not finite and were left out." for name, n in left_out.items())]
 
 
 class _Nowhere:
