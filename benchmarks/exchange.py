@@ -81,7 +81,7 @@ def run(repeats: int = 5) -> list[Line]:
 
 
 def mixing(model: params.Params, repeats: int) -> list[Line]:
-    """Mixtures of twenty models in pieces that a core's cache holds, beside whole tensors at once."""
+    """Mixtures of twenty models in pieces that stay in the cache, beside whole tensors at once."""
     models = [
         {name: t + 0.01 * torch.randn(t.shape) for name, t in model.items() if t.is_floating_point()}
         for _ in range(CLIENTS)

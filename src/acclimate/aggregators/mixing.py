@@ -12,7 +12,7 @@ from acclimate import params
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.params import Params
 
-PIECE = 2**14  # numbers of one tensor at a time: of twenty, in float64, 2.6 MB, which the cache of a core holds
+PIECE = 2**14  # numbers of one tensor at a time, so that what is stacked and mixed of all clients stays in the cache
 
 
 def mix(matrix: Tensor, uploads: Sequence[Upload]) -> list[Params]:

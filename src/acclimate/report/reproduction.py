@@ -26,7 +26,7 @@ from acclimate.report import charts
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.figures import draw
 from acclimate.report.overview import grid, heading, with_overview
-from acclimate.report.table import Line, Phase, by_remark, client_accuracies, shift_accuracies, table
+from acclimate.report.table import Line, Phase, by_remark, client_accuracies, named_seeds, shift_accuracies, table
 from acclimate.report.text import traffic
 from acclimate.store.database import Store
 
@@ -94,7 +94,7 @@ def _sweeps(paper: Published, parts: Sequence[_Part]) -> dict[str, str]:
             if any(system in part.systems for part in run.values())
         }
         if len(run) > 1 and seeds:
-            notes = [f"Mean over clients and {_seeds(seeds)}."]
+            notes = [f"Mean over clients and {named_seeds(seeds)}."]
             drawn[f"{paper.name}-{SWEPT}{_plain(varied)}.svg"] = charts.lines(
                 paper.title, notes, named, [], varied, "accuracy (%)", list(run)
             )
@@ -104,10 +104,6 @@ def _sweeps(paper: Published, parts: Sequence[_Part]) -> dict[str, str]:
 def _shared_seeds(parts: Sequence[_Part]) -> list[int]:
     """Those of all pieces: one seed more at one value of what is varied would look like an effect of that value."""
     return sorted(set[int].intersection(*(set(part.found["seeds"]) for part in parts))) if parts else []
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def _shown(names: Sequence[str]) -> list[str]:
@@ -272,7 +268,7 @@ class _Done:
         shared = _shared_seeds(self.parts)
         if paper.sweeps and shared and any(each != shared for each in seeds.values()):
             seeds = dict.fromkeys(seeds, shared)
-            caption = f"{caption.removesuffix(':')}, {_seeds(shared)} of all pieces:"
+            caption = f"{caption.removesuffix(':')}, {named_seeds(shared)} of all pieces:"
         ours = {(part.piece, s): part.accuracy(s, seeds[part.piece]) for part in self.parts for s in part.systems}
         rows = [
             [row, *(_beside(paper, paper.mean(system, piece), ours.get((piece, system))) for piece in paper.pieces)]

@@ -226,6 +226,11 @@ def _plain(system: str) -> str:
     return system.removesuffix(" (best validation)")
 
 
+def named_seeds(seeds: Sequence[int]) -> str:
+    """'seed 0', or 'seeds 0, 1'."""
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
 def by_remark(remarks: Mapping[str, Sequence[str]]) -> list[str]:
     """One line for each remark, with all systems that it is of.
 
@@ -245,7 +250,7 @@ def _remarks(store: Store, run: int, system: str) -> list[str]:
         for (who, seed), note in sorted(store.notes(run, name).items()):
             if who == (system if name in ("selected", "taken") else _plain(system)):
                 seeds.setdefault(say(note), []).append(seed)
-    return [f"seed{'s' * (len(of) > 1)} {', '.join(map(str, of))}: {remark}" for remark, of in seeds.items()]
+    return [f"{named_seeds(of)}: {remark}" for remark, of in seeds.items()]
 
 
 def _tuned(note: dict[str, Any]) -> str:
