@@ -10,6 +10,7 @@ from acclimate.aggregators.fedavg import FedAvg
 from acclimate.aggregators.local import Local
 from acclimate.contracts import Aggregator, Mix
 from acclimate.engine.evaluate import Test, check_knowledge, evaluate
+from acclimate.engine.executor import Serial
 from acclimate.engine.train import Known
 from acclimate.errors import ConfigError, MissingKnowledge
 from acclimate.models.head import signature
@@ -171,6 +172,22 @@ def test_evaluate_computes_signatures_of_the_frozen_source_model():
     x = people.examples(people.streams[0].slots(7)[1].parts[0]).x
     found = next(sign for client, slot, sign in seen if (client, slot) == (people.streams[0].client, 1))
     torch.testing.assert_close(found, signature(net.eval(), x), rtol=0, atol=1e-6)
+
+
+class Recording(Serial):
+    """Remembers the homes of all tasks."""
+
+    def run(self, common, tasks, homes=None):
+        self.homes = [*getattr(self, "homes", []), homes]
+        yield from super().run(common, tasks, homes)
+
+
+def test_evaluate_spreads_the_clients_of_each_stream_over_the_workers():
+    executor = Recording()
+    run(Wandering, FedAvg(), executor=executor)
+    names = [stream.name for stream in battery.population().streams]
+    assert len(set(names)) > 1
+    assert {tuple(homes) for homes in executor.homes} == {tuple(range(names.count(name))) for name in names}
 
 
 def test_evaluate_refuses_to_mix_what_is_not_shared():

@@ -122,6 +122,17 @@ def test_partial_availability_gives_the_same_bits_with_two_workers(two_workers):
     assert battery.scores(one) == battery.scores(two)
 
 
+def test_a_test_with_two_workers_goes_on_in_one_process_and_back(two_workers):
+    some, test = people(SOME), Test(batch_size=4)
+    whole = list(battery.run_test("tent", "tsa", people=some, test=test))
+    done = []
+    for number in range(len(whole)):
+        executor = None if number % 2 else two_workers
+        rest = battery.run_test("tent", "tsa", people=some, test=test, resume=battery.after(done), executor=executor)
+        done.append(next(rest))
+    assert battery.scores(done) == battery.scores(whole)
+
+
 def test_kept_uploads_are_forgotten_when_newer_ones_have_arrived():
     def sent(slot):
         return Upload(0, slot, {}, None, 1.0)

@@ -22,6 +22,8 @@ class Deeds:
             raise ConfigError(["one", "two"], "here")
         if task == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if task == "where":
+            return os.getpid()
         return f"{prepared}{task}"
 
 
@@ -29,6 +31,16 @@ def test_processes_return_every_result_with_its_position(two_workers):
     two_workers.install(Deeds())
     assert dict(two_workers.run(b"x", range(20))) == {i: f"x{i}" for i in range(20)}
     assert list(in_order(two_workers.run(b"y", range(20)))) == [f"y{i}" for i in range(20)]
+
+
+def test_tasks_with_the_same_home_meet_the_same_worker(two_workers):
+    two_workers.install(Deeds())
+    homes = [5, 0, 1, 0, 5, 4, 1, 0]
+    for _ in range(2):
+        found = dict(two_workers.run(b"", ["where"] * len(homes), homes))
+        where = {home: {found[i] for i, other in enumerate(homes) if other == home} for home in homes}
+        assert all(len(workers) == 1 for workers in where.values())
+        assert where[0] == where[4] != where[1] == where[5]
 
 
 def test_in_order_holds_early_results_back():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,6 +135,8 @@ class _Run:
         self.lengths = [len(stream.slots(self.testing.test.batch_size)) for stream in streams]
         blank = [[0] * self.testing.population.classes for _ in range(2)]
         self.at = {m: self.resume.members.get(m, Paused(0, None, blank)) for m in range(len(streams))}
+        position: dict[str, Iterator[int]] = defaultdict(count)
+        self.homes = [next(position[stream.name]) for stream in streams]  # clients of one stream work side by side
         self.since, self.saving, self.pending = time.monotonic(), 0.0, Commit()
         self.servers: dict[str, tuple[int, Server]] = {}  # since the last commit
 
@@ -172,16 +176,16 @@ class _Run:
     def _begin(self, aggregator: Aggregator[Any], name: str, members: list[int]) -> tuple[int, Server]:
         if name in self.resume.servers:
             slot, blob = self.resume.servers[name]
+            ahead = [m for m in members if self.at[m].slot < self.lengths[m]]
+            self._at_home([{"step": "resume", "member": m, "state": self.at[m].state} for m in ahead])
             return slot, trees.load(blob)
-        results = self._ordered([self._task("start", m, slot=0) for m in members])
-        uploads: list[Upload] = [upload.open() for _, upload in results]
+        started = self._at_home([self._task("start", m, slot=0) for m in members])
+        uploads: list[Upload] = [upload.open() for upload in started]
         if not any(upload.params for upload in uploads):
             raise ConfigError(
                 [f"aggregator {type(aggregator).__name__}: this adapter shares nothing, so there is nothing to mix; "
                  "use it without an aggregator, or another adapter (bn-adapt, tent, em, bbse)"], "a system",
             )  # fmt: skip
-        for m, (first, _) in zip(members, results, strict=True):
-            self.at[m] = self.at[m]._replace(state=first)
         seed_call(self.testing.seed, "test", name, "init")
         return 0, Server(trees.transform(params.copy, aggregator.init(uploads)), {})
 
@@ -189,11 +193,11 @@ class _Run:
         self, aggregator: Aggregator[Any], server: Server, name: str, presence: Mapping[int, int], t: int
     ) -> Server:
         here = list(presence)
-        adapted = self._ordered([self._task("adapt", m, slot=t, state=self.at[m].state) for m in here])
+        adapted = self._at_home([self._task("adapt", m, slot=t) for m in here])
         downloads: dict[int, Parcel] = {}
         traffic: dict[int, dict[str, float]] = {m: {} for m in here}
         if (t + 1) % self.testing.test.sync_every == 0:
-            finite = {m: upload for m, (_, upload, _, _) in zip(here, adapted, strict=True) if upload is not None}
+            finite = {m: upload for m, (upload, _, _) in zip(here, adapted, strict=True) if upload is not None}
             sent, late = (
                 {m: upload.open() for m, upload in finite.items() if presence[m] == when} for when in (HERE, LATE)
             )
@@ -205,19 +209,17 @@ class _Run:
                 downloads[m] = parcels[id(download)]
                 traffic[m]["bytes_down"] = trees.nbytes(download)
             traffic |= {m: {**traffic[m], "missed": 1.0} for m in here if presence[m] != HERE}
-        tasks = [
-            self._task("predict", m, slot=t, state=after, download=downloads.get(m), tally=self.at[m].tally)
-            for m, (after, *_) in zip(here, adapted, strict=True)
-        ]
-        for m, (_, upload, seconds, figures), result in zip(here, adapted, self._ordered(tasks), strict=True):
-            after, score, tally = result
+        predicted = self._at_home(
+            [self._task("predict", m, slot=t, download=downloads.get(m), tally=self.at[m].tally) for m in here]
+        )
+        for m, (upload, seconds, figures), (score, tally) in zip(here, adapted, predicted, strict=True):
             values = {**score.values, **traffic[m], "seconds": score.values["seconds"] + seconds}
             if upload is None:
                 values["left_out"] = 1.0
             self.pending.scores.append(score._replace(values=values))
             if figures is not None:
                 self.pending.figures.append(Figure(score.client, name, t, figures))
-            self._advance(m, Paused(t + 1, after, tally))
+            self._advance(m, Paused(t + 1, None, tally))
         return server
 
     def _mix(
@@ -247,8 +249,9 @@ class _Run:
             known = trees.dump(self.personal.of(self.testing.streams[member].client))
         return {"step": step, "member": member, "known": known, **more}
 
-    def _ordered(self, tasks: list[dict[str, Any]]) -> list[Any]:
-        results = dict(self.executor.run(b"", tasks))
+    def _at_home(self, tasks: list[dict[str, Any]]) -> list[Any]:
+        """Results of tasks, each done by the worker that keeps the state of its client."""
+        results = dict(self.executor.run(b"", tasks, [self.homes[task["member"]] for task in tasks]))
         return [results[index] for index in range(len(tasks))]
 
     def _advance(self, member: int, paused: Paused) -> None:
@@ -266,8 +269,17 @@ class _Run:
             self.progress(sum(paused.slot for paused in self.at.values()), sum(self.lengths), "")
         least = max(seconds, self.saving / MOST_SAVING) if seconds else 0.0
         if self.pending.members and time.monotonic() - self.since >= least:
-            self.pending.servers = {name: (slot, trees.dump(server)) for name, (slot, server) in self.servers.items()}
             begin = time.monotonic()
+            self._fetch_states()
+            self.pending.servers = {name: (slot, trees.dump(server)) for name, (slot, server) in self.servers.items()}
             yield self.pending
             self.since, self.pending, self.servers = time.monotonic(), Commit(), {}
             self.saving = self.since - begin
+
+    def _fetch_states(self) -> None:
+        """Those of clients that exchange are with the workers."""
+        members = self.pending.members
+        away = [m for m, paused in members.items() if paused.state is None and paused.slot < self.lengths[m]]
+        if away:  # clients without an exchange may be at work just now
+            for m, state in zip(away, self._at_home([{"step": "state", "member": m} for m in away]), strict=True):
+                members[m] = members[m]._replace(state=state)

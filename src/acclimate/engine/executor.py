@@ -41,8 +41,8 @@ class Executor(Protocol):
 
     def install(self, work: Work) -> None: ...
 
-    def run(self, common: bytes, tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Results as they arrive, with the position of their task."""
+    def run(self, common: bytes, tasks: Iterable[Any], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
+        """Results as they arrive, with the position of their task; tasks with the same home meet the same worker."""
 
 
 class Serial:
@@ -54,7 +54,7 @@ class Serial:
     def install(self, work: Work) -> None:
         self._work = work
 
-    def run(self, common: bytes, tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    def run(self, common: bytes, tasks: Iterable[Any], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
         prepared = self._work.prepare(common)
         for index, task in enumerate(tasks):
             result = self._work.run(prepared, task)
@@ -85,14 +85,14 @@ class Processes:
         for pipe in self._pipes:
             self._send(pipe, "install", blob)
 
-    def run(self, common: bytes, tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    def run(self, common: bytes, tasks: Iterable[Any], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
         for pipe in self._pipes:
             self._send(pipe, "common", common)
-        waiting = enumerate(tasks)
+        waiting = dict(zip(self._pipes, self._lines(tasks, homes), strict=True))
         busy: dict[Connection[Any, Any], int] = {}
         try:
             for pipe in self._pipes:
-                self._next(pipe, waiting, busy)
+                self._next(pipe, waiting[pipe], busy)
             while busy:
                 for ready in wait(list(busy)):
                     pipe = self._pipes[self._pipes.index(ready)]  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ class Processes:
                     index = busy.pop(pipe)
                     if not ok:
                         raise result
-                    self._next(pipe, waiting, busy)
+                    self._next(pipe, waiting[pipe], busy)
                     self.worked[self._pid(pipe)] += 1
                     yield index, result
         except BaseException:
@@ -127,6 +127,15 @@ class Processes:
                 theirs.close()
                 self._pipes.append(ours)
                 self._processes.append(process)
+
+    def _lines(self, tasks: Iterable[Any], homes: Sequence[int] | None) -> list[Iterator[tuple[int, Any]]]:
+        """What each worker takes its tasks from: one line for all, or its own where tasks have a home."""
+        if homes is None:
+            return [enumerate(tasks)] * len(self._pipes)
+        own: list[list[tuple[int, Any]]] = [[] for _ in self._pipes]
+        for index, (task, home) in enumerate(zip(tasks, homes, strict=True)):
+            own[home % len(own)].append((index, task))
+        return [iter(line) for line in own]
 
     def _next(
         self,

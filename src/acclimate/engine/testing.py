@@ -1,6 +1,7 @@
 """The clients' side of a test: one adapter per process, moved from client to client by loading states.
 
-Labels stay here: an adapter is handed images and returns logits.
+Where clients exchange, a process keeps the states of the clients at home in it, since a state can be as large as a
+model: it leaves the process only to be saved. Labels stay here: an adapter is handed images and returns logits.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Paused(NamedTuple):
     """Where a client stands in its stream."""
 
     slot: int  # the next one
-    state: Parcel | None  # the adapter's, None at the start and at the end
+    state: Parcel | None  # the adapter's; None at the start, at the end, and while a worker keeps it
     tally: list[list[int]]  # correct and seen images of each class
 
 
@@ -68,12 +69,14 @@ class Testing:
     _live: Live = field(init=False)
     _source: Live = field(init=False)
     _adapter: dict[str, tuple[Adapter, Parcel, nn.Module | None]] = field(init=False)
+    _states: dict[int, Parcel] = field(init=False)  # of members at home in this process
     _slots: dict[int, list[Slot]] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_live", Live(self.build))
         object.__setattr__(self, "_source", Live(self.build))
         object.__setattr__(self, "_adapter", {})
+        object.__setattr__(self, "_states", {})
         object.__setattr__(self, "_slots", {})
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -84,7 +87,14 @@ class Testing:
         return None
 
     def run(self, prepared: None, task: dict[str, Any]) -> Any:
-        steps = {"alone": self.alone, "start": self.start, "adapt": self.adapt, "predict": self.predict}
+        steps = {
+            "alone": self.alone,
+            "start": self.start,
+            "resume": self.resume,
+            "adapt": self.adapt,
+            "predict": self.predict,
+            "state": self.state,
+        }
         return steps[task["step"]](task)
 
     def alone(self, task: dict[str, Any]) -> tuple[Paused, list[Score], list[tuple[int, bytes]]]:
@@ -107,39 +117,52 @@ class Testing:
         state = Parcel(adapter.state()) if t < len(slots) else None
         return Paused(t, state, tally), scores, figures
 
-    def start(self, task: dict[str, Any]) -> tuple[Parcel, Parcel]:
-        """A client's first state, and what it would share before any adaptation."""
+    def start(self, task: dict[str, Any]) -> Parcel:
+        """A client's stream begins; what it would share before any adaptation."""
         adapter, first, _ = self._for(task)
         adapter.load_state(first.open())
-        return first, Parcel(self._upload(adapter, task, None, 0))
+        self._states[task["member"]] = first
+        return Parcel(self._upload(adapter, task, None, 0))
 
-    def adapt(self, task: dict[str, Any]) -> tuple[Parcel, Parcel | None, float, bytes | None]:
-        """The first half of an exchange: state and upload after adapting; no upload if it is not finite."""
+    def resume(self, task: dict[str, Any]) -> None:
+        """A client's stream goes on from a saved state."""
+        self._states[task["member"]] = task["state"]
+
+    def adapt(self, task: dict[str, Any]) -> tuple[Parcel | None, float, bytes | None]:
+        """The first half of an exchange: the upload after adapting; none, and nothing adapted, if it is not finite."""
         adapter, first, source = self._for(task)
-        stream, t = self.streams[task["member"]], task["slot"]
-        slots = self._slots_of(task["member"])
-        before = first if self._resets(slots, t) else task["state"]
-        adapter.load_state(before.open())
+        member, t = task["member"], task["slot"]
+        slots = self._slots_of(member)
+        if self._resets(slots, t):
+            self._states[member] = first
+        adapter.load_state(self._states[member].open())
         x, _ = self._batch(slots[t])
-        _, seconds = self._call(adapter, "adapt", stream, t, x)
+        _, seconds = self._call(adapter, "adapt", self.streams[member], t, x)
         upload = self._upload(adapter, task, signature(source, x) if source is not None else None, len(x))
         if not trees.finite(upload):
-            return before, None, seconds, None
-        return Parcel(adapter.state()), Parcel(upload), seconds, _drawn(adapter)
+            return None, seconds, None
+        self._states[member] = Parcel(adapter.state())
+        return Parcel(upload), seconds, _drawn(adapter)
 
-    def predict(self, task: dict[str, Any]) -> tuple[Parcel, Score, list[list[int]]]:
+    def predict(self, task: dict[str, Any]) -> tuple[Score, list[list[int]]]:
         """The second half: take the download, predict the same batch."""
         adapter, _, _ = self._for(task)
-        stream, t = self.streams[task["member"]], task["slot"]
-        slot = self._slots_of(task["member"])[t]
-        adapter.load_state(task["state"].open())
+        member, t = task["member"], task["slot"]
+        stream, slots = self.streams[member], self._slots_of(member)
+        adapter.load_state(self._states.pop(member).open())
         if task["download"] is not None:
             adapter.load_shared(task["download"].open())
-        x, y = self._batch(slot)
+        x, y = self._batch(slots[t])
         logits, seconds = self._call(adapter, "predict", stream, t, x)
+        if t + 1 < len(slots):
+            self._states[member] = Parcel(adapter.state())
         tally = [list(row) for row in task["tally"]]
         values = {**_judge(logits, y, tally), "seconds": seconds}
-        return Parcel(adapter.state()), Score(stream.client, stream.name, t, slot.shift, values), tally
+        return Score(stream.client, stream.name, t, slots[t].shift, values), tally
+
+    def state(self, task: dict[str, Any]) -> Parcel:
+        """A client's state, to be saved."""
+        return self._states[task["member"]]
 
     def _for(self, task: Mapping[str, Any]) -> tuple[Adapter, Parcel, nn.Module | None]:
         """The adapter with its first state: one per process, or a new one where clients know different things."""
