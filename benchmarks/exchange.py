@@ -21,6 +21,7 @@ from acclimate.aggregators.fedavg import FedAvg
 from acclimate.aggregators.mixing import combine
 from acclimate.contracts import Adapter, Knowledge, Upload
 from acclimate.engine.evaluate import evaluate
+from acclimate.engine.executor import Executor, Processes, Serial
 from acclimate.engine.testing import Test
 from acclimate.engine.train import Known
 from acclimate.examples import Images
@@ -77,7 +78,27 @@ def run(repeats: int = 5) -> list[Line]:
         ratios = sorted(a / b for a, b in zip(seconds["engine"], seconds["bare"], strict=True))
         what = f"a slot of FedAvg with {name}, in its bare arithmetic"
         lines.append(Line(what, ratios[len(ratios) // 2], ratios[0], ratios[-1], "-"))
-    return [*lines, *mixing(known.model, repeats)]
+    return [*lines, *mixing(known.model, repeats), workers(people, build, known, repeats)]
+
+
+def workers(people: Population, build: Build, known: Told, repeats: int) -> Line:
+    """The largest messages there are, models of 5 MB up and down in every slot: what a second core brings."""
+    found: dict[str, list[float]] = {}
+
+    def test(name: str, executor: Executor) -> None:
+        make = ADAPTERS["TTA-grad, all"]
+        commits = evaluate(
+            make, people, build, known, aggregator=FedAvg(), test=Test(batch_size=BATCH), executor=executor
+        )
+        scores = [score for commit in commits for score in commit.scores]
+        found[name] = sorted(score.values.get("correct", 0.0) for score in scores)
+
+    with Processes(2) as two:
+        sides = {"one": partial(test, "one", Serial()), "two": partial(test, "two", two)}
+        sides["two"]()
+        seconds = interleave(sides, repeats)
+    assert found["one"] == found["two"]
+    return ratio("slots of FedAvg with TTA-grad, all: two workers against one", *seconds.values(), least=None)
 
 
 def mixing(model: params.Params, repeats: int) -> list[Line]:
