@@ -137,6 +137,29 @@ def test_sweeps_name_pieces(call, paper):
     assert "sweeps.noise: unknown piece 'mid'; " in error
 
 
+def test_cross_is_a_table_of_adapters_and_aggregators(call, tmp_path, paper):
+    cross = {"adapters": {"bn-adapt": "BN-Adapt"}, "aggregators": {"local": "alone", "fedavg": "FedAvg"}}
+    systems = battery.tiny(systems=["local+bn-adapt", "fedavg+bn-adapt"], seeds=[0, 1])
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(systems))
+    paper(rows={"none": "No adaptation"}, values={}, cross=cross)
+    call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1")
+    page, results = page_and_results(tmp_path)
+    found = results["pieces"]["harsh"]["systems"]
+    alone, mixed = (
+        f"{100 * statistics.fmean(found[f'{name}+bn-adapt']['streams']['label']['accuracy']):.2f}"
+        for name in ("local", "fedavg")
+    )
+    assert f"| adapter | alone | FedAvg |\n| --- | --- | --- |\n| BN-Adapt | {alone} | {mixed} |\n" in page
+    assert f"\n| BN-Adapt, alone | {alone} ± " in page
+
+
+def test_cross_names_a_cell_that_no_piece_has(call, paper):
+    paper(cross={"adapters": {"em": "EM"}, "aggregators": {"fedavg": "FedAvg"}})
+    code, _, error = call("reproduce", "tiny-table", "--no-run")
+    assert code == 2
+    assert "rows: no piece has a system 'fedavg+em'; " in error
+
+
 def test_reproduce_keeps_what_others_wrote_on_the_page(call, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "reproduction.md").write_text("# Mine\n\n<!-- other -->\nkept\n<!-- /other -->\n")

@@ -57,6 +57,24 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Cross:
+    """Adapters x aggregators: every system `aggregator+adapter` is a cell, and a row of the table of all systems."""
+
+    __pydantic_config__ = STRICT
+
+    adapters: dict[str, str]  # each with its title
+    aggregators: dict[str, str]
+
+    def cells(self) -> dict[str, str]:
+        """The systems, each with its title."""
+        return {
+            f"{aggregator}+{adapter}": f"{row}, {column}"
+            for adapter, row in self.adapters.items()
+            for aggregator, column in self.aggregators.items()
+        }
+
+
+@dataclass(frozen=True)
 class Published:
     """One table of a paper, or one of our own with the same shape and no values."""
 
@@ -64,14 +82,19 @@ class Published:
     title: str
     source: str
     pieces: dict[str, Piece]
-    rows: dict[str, str]  # our system → the table's row
+    rows: dict[str, str]  # our system → the table's row; those of `cross` are added
     values: dict[str, dict[str, Printed]] = field(default_factory=dict)  # row → piece → what the paper prints
+    cross: Cross | None = None
     by_shift: bool = False  # methods x shifts, and values likewise
     pictures: bool = False  # whether the page shows what `acclimate figures` draws
     sweeps: dict[str, dict[str, str]] = field(default_factory=dict)  # what is varied → its value → piece: a picture
     claims: list[Claim] = field(default_factory=list)
     discussion: list[str] = field(default_factory=list)  # by hand, so without a measured number
     deviations: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.cross:
+            object.__setattr__(self, "rows", {**self.rows, **self.cross.cells()})
 
     def printed(self, system: str, piece: str) -> Printed | None:
         """What the paper has for one of our systems, if anything."""

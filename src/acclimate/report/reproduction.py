@@ -21,7 +21,7 @@ import numpy as np
 
 from acclimate.data.folders import write_whole
 from acclimate.errors import AcclimateError
-from acclimate.experiment.published import MEAN, Printed, Published
+from acclimate.experiment.published import MEAN, Cross, Printed, Published
 from acclimate.report import charts
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.figures import draw
@@ -180,12 +180,21 @@ class _Part:
             "",
             f"{command}, seeds {seeds}; {_made(self.found)}.",
             "",
+            *(self._crossed(self.paper.cross) if self.paper.cross else []),
             *(self._by_shift() if self.paper.by_shift else self._detail()),
             "",
             *(f"- {traffic(Phase(**phase))}" for phase in self.found["phases"]),
             "",
             *_shown([name for name in pictures if name.startswith(f"{self.paper.name}-{_plain(self.piece)}-")]),
         ]
+
+    def _crossed(self, cross: Cross) -> list[str]:
+        seeds = self.found["seeds"]
+        rows = [
+            [title, *(f"{self.accuracy(f'{aggregator}+{adapter}', seeds):.2f}" for aggregator in cross.aggregators)]
+            for adapter, title in cross.adapters.items()
+        ]
+        return ["Ours, adapters x aggregators:", "", *grid(["adapter", *cross.aggregators.values()], rows), ""]
 
     def _detail(self) -> list[str]:
         printed = any(self.paper.printed(system, self.piece) is not None for system in self.systems)
