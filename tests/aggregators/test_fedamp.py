@@ -32,6 +32,26 @@ def test_fedamp_distance_is_over_all_tensors():
     assert weights[0, 1].item() == pytest.approx(math.exp(-3) / 2, abs=1e-12)
 
 
+def test_fedamp_at_the_median_of_distances():
+    """w = 0, 1, 3: squared distances 1, 4, 9, so σ = 4; ξ₀₁ = e^(−1/4) / 3, ξ₁₂ = e^(−1) / 3, ξ₀₂ = e^(−9/4) / 3."""
+    weights = rows(FedAMP("median"), 0.0, 1.0, 3.0)
+    found = weights[0][1], weights[1][2], weights[0][2]
+    assert found == pytest.approx([math.exp(-1 / 4) / 3, math.exp(-1) / 3, math.exp(-9 / 4) / 3], abs=1e-7)
+
+
+def test_fedamp_at_the_median_knows_no_scale():
+    one, other = (torch.tensor(rows(FedAMP("median"), 0.0, 1 * s, 3 * s, 7 * s)) for s in (1.0, 512.0))
+    torch.testing.assert_close(one, other)
+
+
+def test_fedamp_at_the_median_of_equal_clients_is_uniform_and_leaves_the_odd_one_alone():
+    assert torch.allclose(torch.tensor(rows(FedAMP("median"), 0.7, 0.7, 0.7)), torch.full((3, 3), 1 / 3))
+    weights = rows(FedAMP("median"), 0.5, 0.5, 0.5, 0.5, 2.0)
+    assert weights[4] == [0.0, 0.0, 0.0, 0.0, 1.0]
+    assert weights[0][:4] == pytest.approx([2 / 5, 1 / 5, 1 / 5, 1 / 5], abs=1e-7)
+    assert rows(FedAMP("median"), 0.3) == [[1.0]]
+
+
 def test_fedamp_tells_close_clients_that_are_far_from_zero_apart():
     """At 1000, clients 0.01 apart: ‖w_0 − w_1‖² = 4 · 10⁻⁴, of which squares of 1000 would leave little."""
     uploads = [toys.upload(torch.full((4,), 1000.0, dtype=torch.float64) + step) for step in (0.0, 0.01)]

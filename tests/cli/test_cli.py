@@ -2,6 +2,7 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -9,6 +10,8 @@ from PIL import Image
 
 import battery
 from acclimate import __version__
+from acclimate.cli.describe import describe
+from acclimate.options import Share
 
 EXPERIMENT = battery.tiny(systems=["tent", "em"], seeds=[0, 1])
 
@@ -119,6 +122,32 @@ def test_show_gives_options_and_defaults(call):
     assert re.search(r"lr +float > 0, default 0.001", out)
     (described,) = json.loads(call("show", "tent", "--json")[1])
     assert described["options"]["steps"]["default"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("tent", "layers +all . 2d, default all"),
+        ("t3a", "keep +int ≥ 1 . null, default null"),
+        ("fedamp", "sigma +float > 0 . median, default 1.0"),
+        ("fedprox", r"local +mapping with lr, epochs, .*, default \{lr: 0.1, epochs: 1, .*\}"),
+        ("ttfl", r"reversed +list of int, default \[\]"),
+        ("timetable", r"table +mapping of str . int to list of str, default \{0-3: \[clean, rotation 20 x 2\]\}"),
+    ],
+)
+def test_show_speaks_of_options_as_an_experiment_file_does(call, name, line):
+    assert re.search(line, call("show", name)[1])
+
+
+def test_show_says_that_an_option_is_required():
+    class Method:
+        """Of no use."""
+
+        def __init__(self, *, share: Share):
+            pass
+
+    described = describe("method", "nowhere", SimpleNamespace(load=lambda: Method, grid=None, paper=""))
+    assert "  share  float ≥ 0, ≤ 1, required" in described["text"]
 
 
 def test_show_of_a_name_in_two_rooms_shows_both(call):

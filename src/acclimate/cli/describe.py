@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import yaml
 
 from acclimate.experiment.catalog import Entry
 from acclimate.experiment.schema import options_of
@@ -13,13 +18,13 @@ from acclimate.experiment.schema import options_of
 def describe(name: str, room: str, entry: Entry) -> dict[str, Any]:
     """A catalog entry as plain data, with a text to print."""
     target = entry.load()
-    fields = options_of(target).model_fields
     options = {
         key: {
             "type": _type(field.annotation, field.metadata),
-            "default": _plain(field.get_default(call_default_factory=True)),
+            "required": field.is_required(),
+            "default": None if field.is_required() else _plain(field.get_default(call_default_factory=True)),
         }
-        for key, field in fields.items()
+        for key, field in options_of(target).model_fields.items()
     }
     about = [inspect.getdoc(sys.modules[target.__module__]) or "", inspect.getdoc(target) or ""]
     lines = [f"{name} ({room})", "", *about, "", f"in {target.__module__}"]
@@ -28,23 +33,47 @@ def describe(name: str, room: str, entry: Entry) -> dict[str, Any]:
     if options:
         width = max(map(len, options))
         lines += ["", "options:"]
-        lines += [f"  {key:<{width}}  {o['type']}, default {o['default']}" for key, o in options.items()]
+        for key, o in options.items():
+            else_what = "required" if o["required"] else f"default {_yaml(o['default'])}"
+            lines.append(f"  {key:<{width}}  {o['type']}, {else_what}")
     if entry.grid:
         lines.append(f"tune: true tries {dict(entry.grid)}")
     return {"name": name, "room": room, "paper": entry.paper, "options": options, "text": "\n".join(lines)}
 
 
-def _type(annotation: Any, metadata: list[Any]) -> str:
-    text = annotation.__name__ if inspect.isclass(annotation) else str(annotation).replace("typing.", "")
+def _type(annotation: Any, limits: Iterable[Any] = ()) -> str:
+    """A type in the words of an experiment file, such as `int ≥ 1 | null`."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(parts[0], parts[1:])
+    if origin is Literal:
+        text = " | ".join(map(str, parts))
+    elif origin in (Union, UnionType):
+        text = " | ".join(map(_type, parts))
+    elif origin in (tuple, list, Sequence):
+        text = f"list of {_type(parts[0])}"
+    elif origin is Mapping:
+        text = f"mapping of {_type(parts[0])} to {_type(parts[1])}"
+    elif is_dataclass(annotation):
+        text = f"mapping with {', '.join(field.name for field in fields(annotation))}"
+    else:
+        text = "null" if annotation is type(None) else annotation.__name__
     signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
-    limits = [
-        f"{sign} {getattr(item, key)}"
-        for item in metadata
-        for key, sign in signs.items()
-        if getattr(item, key, None) is not None
-    ]
-    return f"{text} {', '.join(limits)}" if limits else text
+    found = [(sign, getattr(limit, key, None)) for limit in limits for key, sign in signs.items()]
+    bounds = ", ".join(f"{sign} {value}" for sign, value in found if value is not None)
+    return f"{text} {bounds}" if bounds else text
 
 
 def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float | str | list) else str(value)
+    """A default as an experiment file would have it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def _yaml(value: Any) -> str:
+    return (
+        str(yaml.safe_dump(value, default_flow_style=True, width=1000, sort_keys=False)).removesuffix("...\n").strip()
+    )
