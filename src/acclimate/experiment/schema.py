@@ -70,11 +70,13 @@ def problems(error: ValidationError, path: str, model: type[BaseModel], also: Se
             expected.setdefault(key, []).append("required, but not given")
         else:
             message = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            message = message.split(", unable to parse")[0]
             number = "a number " if message.startswith(("greater", "less")) else ""
             expected.setdefault(key, []).append(f"expected {number}{message}")
             found[key] = item["input"]
     return [
-        f"{key}: {' or '.join(dict.fromkeys(texts))}" + (f"; found {found[key]!r}" if key in found else "")
+        f"{key}: {' or '.join(dict.fromkeys(texts)).replace(' or expected ', ' or ')}"
+        + (f"; found {found[key]!r}" if key in found else "")
         for key, texts in expected.items()
     ]
 
