@@ -61,9 +61,7 @@ def run(repeats: int = 5) -> list[Line]:
         first = adapters[0].state()
 
         def engine(make: Callable[..., Adapter] = make, found: dict[str, float] = found) -> None:
-            commits = evaluate(make, people, build, known, aggregator=FedAvg(), test=Test(batch_size=BATCH))
-            scores = [score for commit in commits for score in commit.scores]
-            found["engine"] = sum(score.values.get("correct", 0.0) for score in scores)
+            found["engine"] = sum(tested(make, people, build, known))
 
         def bare(adapters: Sequence[Adapter] = adapters, first: Nest = first, found: dict[str, float] = found) -> None:
             for adapter in adapters:
@@ -81,17 +79,20 @@ def run(repeats: int = 5) -> list[Line]:
     return [*lines, *mixing(known.model, repeats), workers(people, build, known, repeats)]
 
 
+def tested(
+    make: Callable[..., Adapter], people: Population, build: Build, known: Told, executor: Executor | None = None
+) -> list[float]:
+    """How many predictions are right, slot by slot, by the engine."""
+    commits = evaluate(make, people, build, known, aggregator=FedAvg(), test=Test(batch_size=BATCH), executor=executor)
+    return [score.values.get("correct", 0.0) for commit in commits for score in commit.scores]
+
+
 def workers(people: Population, build: Build, known: Told, repeats: int) -> Line:
     """The largest messages there are, models of 5 MB up and down in every slot: what a second core brings."""
     found: dict[str, list[float]] = {}
 
     def test(name: str, executor: Executor) -> None:
-        make = ADAPTERS["TTA-grad, all"]
-        commits = evaluate(
-            make, people, build, known, aggregator=FedAvg(), test=Test(batch_size=BATCH), executor=executor
-        )
-        scores = [score for commit in commits for score in commit.scores]
-        found[name] = sorted(score.values.get("correct", 0.0) for score in scores)
+        found[name] = tested(ADAPTERS["TTA-grad, all"], people, build, known, executor)
 
     with Processes(2) as two:
         sides = {"one": partial(test, "one", Serial()), "two": partial(test, "two", two)}

@@ -18,13 +18,15 @@ from acclimate.experiment.schema import options_of
 def describe(name: str, room: str, entry: Entry) -> dict[str, Any]:
     """A catalog entry as plain data, with a text to print."""
     target = entry.load()
+    model = options_of(target)
+    defaults = model.model_construct().model_dump(mode="json")
     options = {
         key: {
             "type": _type(field.annotation, field.metadata),
             "required": field.is_required(),
-            "default": None if field.is_required() else _plain(field.get_default(call_default_factory=True)),
+            "default": defaults.get(key),
         }
-        for key, field in options_of(target).model_fields.items()
+        for key, field in model.model_fields.items()
     }
     about = [inspect.getdoc(sys.modules[target.__module__]) or "", inspect.getdoc(target) or ""]
     lines = [f"{name} ({room})", "", *about, "", f"in {target.__module__}"]
@@ -34,8 +36,8 @@ def describe(name: str, room: str, entry: Entry) -> dict[str, Any]:
         width = max(map(len, options))
         lines += ["", "options:"]
         for key, o in options.items():
-            else_what = "required" if o["required"] else f"default {_yaml(o['default'])}"
-            lines.append(f"  {key:<{width}}  {o['type']}, {else_what}")
+            otherwise = "required" if o["required"] else f"default {_yaml(o['default'])}"
+            lines.append(f"  {key:<{width}}  {o['type']}, {otherwise}")
     if entry.grid:
         lines.append(f"tune: true tries {dict(entry.grid)}")
     return {"name": name, "room": room, "paper": entry.paper, "options": options, "text": "\n".join(lines)}
@@ -64,16 +66,8 @@ def _type(annotation: Any, limits: Iterable[Any] = ()) -> str:
     return f"{text} {bounds}" if bounds else text
 
 
-def _plain(value: Any) -> Any:
-    """A default as an experiment file would have it."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
-
-
 def _yaml(value: Any) -> str:
+    """A default as an experiment file would have it."""
     return (
         str(yaml.safe_dump(value, default_flow_style=True, width=1000, sort_keys=False)).removesuffix("...\n").strip()
     )

@@ -1,8 +1,8 @@
 """Who does the work: this process, or several with one torch thread each.
 
 A `Work` is installed once, then runs many tasks. Tasks and results are plain records whose nests are blobs
-(`trees.dump`) or parcels, which are opened to the same copies in this process and in another, so that nothing can
-depend on where a task ran.
+(`trees.dump`) or parcels, which are opened to the same copies in this process and in another, so that no result can
+depend on where a task ran. Work may keep something between tasks that have the same home.
 """
 
 from __future__ import annotations
