@@ -5,7 +5,7 @@ from acclimate import params, trees
 from acclimate.experiment.config import parse
 from acclimate.experiment.run import STORE, run
 from acclimate.models.build import Build
-from acclimate.report.table import Phase, table
+from acclimate.report.table import PhaseTraffic, table
 from acclimate.report.text import text, traffic
 from acclimate.store.database import Store
 
@@ -37,8 +37,8 @@ def test_atp_sends_the_model_once_and_then_rates_only(tmp_path):
     experiment, found, made = report(tmp_path, systems=[batch, online], seeds=[0, 1])
     model = model_bytes(experiment)
     training, rates = made.phases  # shared by both systems and by all seeds
-    assert training == Phase("fedavg", rounds=2, down=model, up=model, before=0)
-    assert rates == Phase("atp", rounds=4, down=4 * D_RATES, up=4 * D_RATES, before=model)
+    assert training == PhaseTraffic("fedavg", rounds=2, down=model, up=model, before=0)
+    assert rates == PhaseTraffic("atp", rounds=4, down=4 * D_RATES, up=4 * D_RATES, before=model)
     assert rates.total == model + 2 * 4 * D_RATES * 4
     assert traffic(rates) in text(made, found).replace("\n", " ")
     assert "92 B down and 92 B up per client and round" in traffic(rates)

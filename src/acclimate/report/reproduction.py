@@ -26,7 +26,15 @@ from acclimate.report import charts
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.figures import draw
 from acclimate.report.overview import grid, heading, with_overview
-from acclimate.report.table import Line, Phase, by_remark, client_accuracies, named_seeds, shift_accuracies, table
+from acclimate.report.table import (
+    Line,
+    PhaseTraffic,
+    by_remark,
+    client_accuracies,
+    named_seeds,
+    shift_accuracies,
+    table,
+)
 from acclimate.report.text import traffic
 from acclimate.store.database import Store
 
@@ -183,7 +191,7 @@ class _Part:
             *(self._crossed(self.paper.cross) if self.paper.cross else []),
             *(self._by_shift() if self.paper.by_shift else self._detail()),
             "",
-            *(f"- {traffic(Phase(**phase))}" for phase in self.found["phases"]),
+            *(f"- {traffic(PhaseTraffic(**phase))}" for phase in self.found["phases"]),
             "",
             *_shown([name for name in pictures if name.startswith(f"{self.paper.name}-{_plain(self.piece)}-")]),
         ]

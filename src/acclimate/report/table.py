@@ -39,7 +39,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Phase:
+class PhaseTraffic:
     """What a phase sends, in bytes per taking-part client and round."""
 
     name: str
@@ -62,7 +62,7 @@ class Table:
     seeds: list[int]
     streams: list[str]
     lines: list[Line]
-    phases: list[Phase]
+    phases: list[PhaseTraffic]
     finished: bool
     told: bool = False  # adapters were reset at the boundaries of shifts, which they cannot know
 
@@ -192,10 +192,10 @@ def _cell(facts: _Facts, system: str, baseline: str, stream: str, seeds: list[in
     return cell
 
 
-def _phases(store: Store, run: dict[str, Any], baseline: dict[str, str]) -> list[Phase]:
+def _phases(store: Store, run: dict[str, Any], baseline: dict[str, str]) -> list[PhaseTraffic]:
     """The phases in their order; those that differ in nothing but the seed are one."""
     sent = {system: value for (system, _), value in store.notes(run["id"], "knowledge_bytes").items()}
-    found: dict[tuple[int, Phase], None] = {}
+    found: dict[tuple[int, PhaseTraffic], None] = {}
     for label, rounds, down, up in store.select(
         "SELECT phase, count(DISTINCT round), avg(CASE metric WHEN 'bytes_down' THEN value END), "
         "avg(CASE metric WHEN 'bytes_up' THEN value END) FROM row WHERE run = ? AND system = '' "
@@ -209,7 +209,7 @@ def _phases(store: Store, run: dict[str, Any], baseline: dict[str, str]) -> list
             if len(system["phases"]) > int(position) and system["phases"][int(position)]["name"] == name
         ]
         before = max(models, default=0) if name in CALIBRATION else 0
-        found[int(position), Phase(name, rounds, down, up, before)] = None
+        found[int(position), PhaseTraffic(name, rounds, down, up, before)] = None
     return [phase for _, phase in sorted(found, key=lambda item: item[0])]
 
 

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from acclimate.report.table import Line, Phase, Table, by_remark
+from acclimate.report.table import Line, PhaseTraffic, Table, by_remark
 
 COLUMNS = {"accuracy": "accuracy", "worst_decile": "worst 10 %", "harmed": "harmed"}
 MOST_STREAMS_SIDE_BY_SIDE = 2
@@ -34,7 +34,7 @@ def text(table: Table, run: dict[str, Any]) -> str:
     return console.export_text()
 
 
-def traffic(phase: Phase) -> str:
+def traffic(phase: PhaseTraffic) -> str:
     """What a phase sends, in words."""
     rounds = f"{phase.rounds} round{'s' if phase.rounds > 1 else ''}"
     each = f"{phase.name}: {rounds}, {size(phase.down)} down and {size(phase.up)} up per client and round"
