@@ -9,9 +9,11 @@ import pytest
 import battery
 from acclimate.data.folders import cache_folder
 from acclimate.errors import MissingKnowledge, NothingSelected, RunLocked
-from acclimate.experiment.cache import lock, source_digest
+from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.config import parse
-from acclimate.experiment.run import STORE, is_finished, run, with_baselines
+from acclimate.experiment.lock import lock
+from acclimate.experiment.run import STORE, is_finished, run
+from acclimate.experiment.source import source_digest
 from acclimate.report.table import table
 from acclimate.store.database import Store
 
@@ -157,7 +159,7 @@ def test_a_test_that_differs_in_anything_is_measured(tmp_path, change):
 
 def test_a_test_is_measured_again_by_other_code(tmp_path, monkeypatch):
     run(tiny(), tmp_path)
-    monkeypatch.setattr("acclimate.experiment.run.source_digest", lambda modules: "other")
+    monkeypatch.setattr("acclimate.experiment.session.source_digest", lambda modules: "other")
     told = Told()
     run(tiny(seeds=[0, 1]), tmp_path, listener=told)
     assert "seed 0 (1/2): testing tent" in told.titles
@@ -265,9 +267,9 @@ def test_source_digest_covers_what_a_method_imports_from_us():
     base = source_digest(["acclimate.training.fedprox"])
     assert base == source_digest(["acclimate.training.fedprox"])
     assert base != source_digest(["acclimate.training.fedavg"])
-    import acclimate.experiment.cache as cache
+    import acclimate.experiment.source as source
 
-    before = cache._source
+    before = source._source
     changed = {"acclimate.losses"}  # imported by fedavg, which fedprox imports
 
     def other(name):
@@ -275,13 +277,13 @@ def test_source_digest_covers_what_a_method_imports_from_us():
         return (text + b"#" if name in changed else text), imported
 
     try:
-        cache._source = other
+        source._source = other
         assert source_digest(["acclimate.training.fedprox"]) != base
         changed.clear()
         changed.add("acclimate.adapters.tent")
         assert source_digest(["acclimate.training.fedprox"]) == base
     finally:
-        cache._source = before
+        source._source = before
 
 
 def test_run_folder_has_the_resolved_experiment(tmp_path):

@@ -11,8 +11,8 @@ import yaml
 from pydantic import BeforeValidator
 
 from acclimate.errors import ConfigError, nearest
+from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.config import Experiment, read
-from acclimate.experiment.run import with_baselines
 from acclimate.experiment.schema import check
 
 FOLDER = Path(__file__).parent / "published"
