@@ -12,7 +12,7 @@ import yaml
 
 import acclimate
 from acclimate.contracts import Adapter
-from acclimate.experiment.config import parse
+from acclimate.experiment.reader import parse
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = [

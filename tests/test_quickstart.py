@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from acclimate.experiment.config import read
+from acclimate.experiment.reader import read
 from acclimate.experiment.run import STORE, run
 from acclimate.report.table import table
 from acclimate.store.database import Store

@@ -10,8 +10,8 @@ import battery
 from acclimate.data.folders import cache_folder
 from acclimate.errors import MissingKnowledge, NothingSelected, RunLocked
 from acclimate.experiment.baselines import with_baselines
-from acclimate.experiment.config import parse
 from acclimate.experiment.lock import lock
+from acclimate.experiment.reader import parse
 from acclimate.experiment.run import STORE, is_finished, run
 from acclimate.experiment.source import source_digest
 from acclimate.report.table import table
@@ -289,7 +289,7 @@ def test_source_digest_covers_what_a_method_imports_from_us():
 def test_run_folder_has_the_resolved_experiment(tmp_path):
     experiment = tiny()
     run(experiment, tmp_path)
-    from acclimate.experiment.config import yaml
+    import yaml
 
     saved = yaml.safe_load((tmp_path / experiment.run_name / "experiment.yaml").read_text())
     assert json.dumps(saved, sort_keys=True) == json.dumps(experiment.plain(), sort_keys=True)

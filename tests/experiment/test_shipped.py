@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from acclimate.experiment.catalog import SCENARIOS, shipped
-from acclimate.experiment.config import parse, read
+from acclimate.experiment.reader import parse, read
 from acclimate.experiment.run import STORE, run
 from acclimate.report.table import table
 from acclimate.store.database import Store

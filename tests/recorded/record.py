@@ -17,7 +17,7 @@ import numpy
 import torch
 
 from acclimate.engine.executor import Executor
-from acclimate.experiment.config import read
+from acclimate.experiment.reader import read
 from acclimate.experiment.run import STORE, run
 
 HERE = Path(__file__).parent

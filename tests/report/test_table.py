@@ -2,7 +2,7 @@
 
 import battery
 from acclimate import params, trees
-from acclimate.experiment.config import parse
+from acclimate.experiment.reader import parse
 from acclimate.experiment.run import STORE, run
 from acclimate.models.build import Build
 from acclimate.report.table import PhaseTraffic, table

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from acclimate.errors import ConfigError
-from acclimate.experiment.config import parse
+from acclimate.experiment.reader import parse
 from acclimate.scenarios.availability import AWAY, HERE, LATE, Availability
 from battery import tiny
 

@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from acclimate.errors import ConfigError
-from acclimate.experiment.config import parse
+from acclimate.experiment.reader import parse
 from acclimate.experiment.run import STORE, run
 from acclimate.report.table import table
 from acclimate.scenarios.own import Own

@@ -19,7 +19,7 @@ from acclimate.errors import AcclimateError, nearest
 from acclimate.version import __version__
 
 if TYPE_CHECKING:
-    from acclimate.experiment.config import Experiment
+    from acclimate.experiment.experiment import Experiment
     from acclimate.experiment.published import Published
 
 app = typer.Typer(
@@ -64,7 +64,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an experiment, going on where it stopped; print its table."""
-    from acclimate.experiment.config import read
+    from acclimate.experiment.reader import read
     from acclimate.experiment.run import is_finished
 
     read_experiment = read(experiment, overrides or [])

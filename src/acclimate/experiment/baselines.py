@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acclimate.experiment.catalog import ADAPTERS
-from acclimate.experiment.config import Chosen, System
+from acclimate.experiment.experiment import Chosen, System
 from acclimate.experiment.schema import check
 
 

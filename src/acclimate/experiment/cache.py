@@ -12,7 +12,7 @@ from typing import Any
 
 from acclimate.data.folders import cache_folder
 from acclimate.engine.checkpoint import Checkpoint
-from acclimate.experiment.config import digest_of
+from acclimate.experiment.experiment import digest_of
 from acclimate.experiment.source import source_digest
 
 

@@ -12,7 +12,8 @@ from pydantic import BeforeValidator
 
 from acclimate.errors import ConfigError, nearest
 from acclimate.experiment.baselines import with_baselines
-from acclimate.experiment.config import Experiment, read
+from acclimate.experiment.experiment import Experiment
+from acclimate.experiment.reader import read
 from acclimate.experiment.schema import check
 
 FOLDER = Path(__file__).parent / "published"

@@ -8,7 +8,7 @@ import yaml
 
 from acclimate.data.folders import write_whole
 from acclimate.engine.executor import Executor, Serial
-from acclimate.experiment.config import Experiment
+from acclimate.experiment.experiment import Experiment
 from acclimate.experiment.lock import lock
 from acclimate.experiment.session import Listener, Session, Silent
 from acclimate.experiment.versions import versions

@@ -18,7 +18,7 @@ from acclimate.engine.train import Known, Outcome, at_round, train
 from acclimate.errors import NothingSelected
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.cache import phase_path
-from acclimate.experiment.config import Chosen, Experiment, System, digest_of
+from acclimate.experiment.experiment import Chosen, Experiment, System, digest_of
 from acclimate.experiment.lock import lock
 from acclimate.experiment.source import source_digest
 from acclimate.experiment.unseen import unseen

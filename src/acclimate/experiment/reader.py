@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,108 +23,10 @@ from acclimate.experiment.catalog import (
     Entry,
     shipped,
 )
+from acclimate.experiment.experiment import Chosen, Experiment, PhaseChoice, System
+from acclimate.experiment.overrides import override
 from acclimate.experiment.schema import check
 from acclimate.options import Count, Whole
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Something of the catalog with its options."""
-
-    name: str
-    target: Any  # the class
-    options: Mapping[str, Any]
-    plain: Mapping[str, Any]  # name and all options, defaults included, as plain data
-
-    def make(self, *args: Any) -> Any:
-        """An instance."""
-        return self.target(*args, **self.options)
-
-
-@dataclass(frozen=True)
-class PhaseChoice:
-    """A phase and for how long, with whom."""
-
-    algorithm: Chosen
-    rounds: int
-    cohort: int | Literal["all"]
-    keep_every: int | None
-    seed: int | None = None  # instead of the experiment's: one model for all its seeds
-
-    @property
-    def trains(self) -> bool:
-        """Whether it makes a model (else it is a calibration)."""
-        return "model" in self.algorithm.target.exports
-
-    def plain(self) -> dict[str, Any]:
-        return {
-            "rounds": self.rounds,
-            "cohort": self.cohort,
-            "keep_every": self.keep_every,
-            **({} if self.seed is None else {"seed": self.seed}),
-            **self.algorithm.plain,
-        }
-
-
-@dataclass(frozen=True)
-class System:
-    """Phases + adapter + aggregator: what gets compared."""
-
-    name: str
-    phases: tuple[PhaseChoice, ...]  # shared ones first
-    adapter: Chosen
-    aggregator: Chosen | None = None
-    tune: tuple[Chosen, ...] = ()  # candidates for the adapter
-    select: bool = False
-
-    def training(self) -> list[dict[str, Any]]:
-        """The phases that make its model, as plain data."""
-        return [phase.plain() for phase in self.phases if phase.trains]
-
-    def plain(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "phases": [phase.plain() for phase in self.phases],
-            "adapter": self.adapter.plain,
-            "aggregator": self.aggregator.plain if self.aggregator else None,
-            "tune": [candidate.plain for candidate in self.tune],
-            "select": "best-validation" if self.select else None,
-        }
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Scenario x model x systems x seeds."""
-
-    name: str
-    scenario: Chosen
-    model: Chosen
-    variants: tuple[Mapping[str, Any], ...]  # options of the model by device, client k has number k mod their length
-    systems: tuple[System, ...]
-    test: Test
-    test_scenario: Chosen | None
-    seeds: tuple[int, ...]
-
-    def plain(self) -> dict[str, Any]:
-        """Everything that decides the results, as plain data."""
-        return {
-            "name": self.name,
-            "scenario": self.scenario.plain,
-            "model": {**self.model.plain, "variants": [dict(variant) for variant in self.variants]},
-            "systems": [system.plain() for system in self.systems],
-            "test": {**vars(self.test), "scenario": self.test_scenario.plain if self.test_scenario else None},
-            "seeds": list(self.seeds),
-        }
-
-    @property
-    def run_name(self) -> str:
-        """The name and a digest of everything that decides the results."""
-        return f"{self.name}-{digest_of(self.plain())}"
-
-
-def digest_of(plain: Any) -> str:
-    """Ten hexadecimal digits that stand for plain data."""
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
 
 
 def read(source: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -147,8 +47,8 @@ def parse(raw: Any, overrides: Sequence[str] = (), source: str = "the experiment
     reader = _Reader()
     experiment = None
     if isinstance(raw, dict):
-        for override in overrides:
-            reader.override(raw, override)
+        for text in overrides:
+            reader.problems += override(raw, text)
         experiment = reader.experiment(raw)
     else:
         reader.problems.append(f"expected a mapping with the keys {', '.join(_KEYS)}; found {type(raw).__name__}")
@@ -174,31 +74,6 @@ def _seeds(seeds: list[int]) -> None:
 @dataclass
 class _Reader:
     problems: list[str] = field(default_factory=list)
-
-    def override(self, raw: dict[str, Any], text: str) -> None:
-        """Set one key; a place in a list is its number or the name of the thing there."""
-        path, equals, value = text.partition("=")
-        if not equals:
-            self.problems.append(f"override '{text}': expected KEY=VALUE, such as seeds=[0,1] or phases.0.rounds=50")
-            return
-        *parents, last = path.split(".")
-        place: Any = raw
-        for depth, part in enumerate([*parents, last]):
-            key = _place(place, part)
-            if key is None:
-                self.problems.append(
-                    f"override '{text}': there is no '{part}' in '{'.'.join(path.split('.')[:depth])}'; "
-                    f"{nearest(part, _places(place))}"
-                )
-                return
-            if depth == len(parents):
-                place[key] = yaml.safe_load(value)
-            else:
-                if isinstance(place, dict) and place.get(key) is None:
-                    place[key] = {}
-                elif isinstance(place[key], str):
-                    place[key] = {"name": place[key]}  # a bare name may get options
-                place = place[key]
 
     def experiment(self, raw: dict[str, Any]) -> Experiment | None:
         self._unknown(raw, _KEYS, "")
@@ -370,22 +245,3 @@ class _Reader:
             return list(enumerate(items))
         self.problems.append(f"{path + '.' if path else ''}{key}: expected a list; found {items!r}")
         return []
-
-
-def _place(container: Any, part: str) -> Any:
-    """The key or position of `part` in a mapping or list; None if there is none."""
-    if isinstance(container, dict):
-        return part
-    if isinstance(container, list):
-        if part.isdigit() and int(part) < len(container):
-            return int(part)
-        names = [item.get("name") if isinstance(item, dict) else item for item in container]
-        return names.index(part) if part in names else None
-    return None
-
-
-def _places(container: Any) -> list[str]:
-    if isinstance(container, list):
-        names = [item.get("name") if isinstance(item, dict) else item for item in container]
-        return [*map(str, range(len(container))), *(str(name) for name in names)]
-    return list(map(str, container)) if isinstance(container, dict) else []

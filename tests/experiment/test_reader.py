@@ -4,7 +4,7 @@ import pytest
 
 from acclimate.errors import ConfigError
 from acclimate.experiment.catalog import ADAPTERS, SCENARIOS, SYSTEMS, shipped
-from acclimate.experiment.config import parse, read
+from acclimate.experiment.reader import parse, read
 
 PLAIN = {
     "name": "tiny",
