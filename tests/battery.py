@@ -1,11 +1,15 @@
 """What the batteries run every method on: a tiny population of real digits, and each method with its options."""
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
+from acclimate.contracts import AdapterRecipe
 from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.evaluate import Commit, Test, evaluate
-from acclimate.engine.train import Known, train
+from acclimate.engine.executor import Serial
+from acclimate.engine.known import Known
+from acclimate.engine.roster import roster
+from acclimate.engine.train import train
 from acclimate.experiment.catalog import ADAPTERS, AGGREGATORS, CALIBRATION, MODELS, PHASES, TRAINING
 from acclimate.models.build import Build
 from acclimate.scenarios.twofold import Twofold
@@ -52,40 +56,68 @@ def calibrated(make=None):
     return Known([*trained(make).outcomes, *outcomes])
 
 
-def run_phase(name, *, rounds, checkpoint=None, executor=None, cohort=3, keep_every=None, make=None):
+def run_phase(name, *, rounds, cohort=3, make=None, **more):
+    """A phase of the catalog, on its own or, if it is a calibration, after a training."""
     trains = name in TRAINING
-    return train(
+    return run_algorithm(
         PHASES[name].load()(),
-        population(),
-        make or build(),
         rounds=rounds,
         cohort=cohort,
         seed=5,
+        make=make,
         position=0 if trains else 1,
         known=Known() if trains else trained(make),
-        checkpoint=checkpoint or Checkpoint(),
-        executor=executor,
-        keep_every=keep_every,
+        **more,
     )
 
 
-def run_test(
-    adapter, aggregator=None, *, people=None, test=TEST, resume=None, executor=None, known=None, seconds=0, **options
-):
-    """All commits of a test; without `seconds`, one slot of one client (or, with an aggregator, one slot) each."""
-    target = ADAPTERS[adapter].load()
-    return evaluate(
-        partial(target, **options),
-        people or population(),
-        build(),
-        known or calibrated(),
-        needs=target.needs,
-        aggregator=AGGREGATORS[aggregator].load()() if aggregator else None,
-        test=test,
-        seed=5,
-        resume=resume,
+def run_algorithm(algorithm, *, rounds=1, people=None, make=None, executor=None, checkpoint=None, **more):
+    """Any phase, on the tiny population unless told otherwise."""
+    people, executor = people or population(), executor or Serial()
+    executor.meet(people)
+    return train(
+        algorithm,
+        roster(people),
+        make or build(),
+        rounds=rounds,
         executor=executor,
+        checkpoint=checkpoint or Checkpoint(),
+        **more,
+    )
+
+
+def run_test(adapter, aggregator=None, *, known=None, seconds=0, **more):
+    """All commits of a test of the catalog's; without `seconds`, one slot of one client (or, with an aggregator, one
+    exchange) each.
+    """
+    named = {"test", "people", "resume", "executor", "progress"}
+    options = {key: value for key, value in more.items() if key not in named}
+    return run_adapter(
+        AdapterRecipe(ADAPTERS[adapter].load(), options),
+        AGGREGATORS[aggregator].load()() if aggregator else None,
+        known=known or calibrated(),
+        seconds=seconds,
+        seed=5,
+        **{key: value for key, value in more.items() if key in named},
+    )
+
+
+def run_adapter(
+    recipe, aggregator=None, *, known=None, people=None, test=TEST, executor=None, seconds=0, make=None, **more
+):
+    """All commits of a test of any adapter."""
+    people, executor = people or population(), executor or Serial()
+    executor.meet(people)
+    return evaluate(
+        recipe,
+        roster(people, test.batch_size),
+        make or build(),
+        known or trained(),
+        executor=executor,
+        aggregator=aggregator,
+        test=test,
         commit_seconds=seconds,
+        **more,
     )
 
 

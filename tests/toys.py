@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task, Upload
-from acclimate.engine.live import Live
+from acclimate.engine.live import Extending, Live
 from acclimate.examples import Examples, Images
 from acclimate.models.build import Build
 from acclimate.models.shallow_cnn import ShallowCNN
@@ -128,7 +128,7 @@ def client(
     """A client as the engine would make it."""
     task = Task(classes, (1, 1, 1), source, build, known or {})
     rng = torch.Generator().manual_seed(0)
-    return Client(id, train, validation or train, task, Live(build), rng, known or {})  # type: ignore[arg-type]
+    return Client(id, train, validation or train, task, Live(Extending(build)), rng, known or {})  # type: ignore[arg-type]
 
 
 class Round(NamedTuple):

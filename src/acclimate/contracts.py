@@ -9,7 +9,6 @@ Before every call of a contract method the engine seeds torch's default generato
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from acclimate import params, trees
-from acclimate.examples import Examples
+from acclimate.examples import Examples, Unlabelled
 from acclimate.params import Params
+from acclimate.replies import Replies, Reply
 from acclimate.trees import Nest
+
+__all__ = [
+    "Adapter", "AdapterRecipe", "Aggregator", "Algorithm", "Client", "Knowledge", "Mix", "Newcomer", "Replies", "Reply", "Task", "Upload",
+]  # fmt: skip
 
 S = TypeVar("S")  # what the server keeps between rounds or slots
 C = TypeVar("C")  # what a client keeps between its rounds
@@ -38,11 +42,11 @@ class Task:
     source: Sequence[int]  # ids of the source clients
     build: Callable[[int | None], nn.Module]  # a client's model, freshly initialised; None: the server's
     known: Knowledge = field(default_factory=dict)  # what earlier phases exported to everybody
-    public: Examples | None = None
+    public: Unlabelled | None = None  # images that everybody has
 
     def start(self, client: int | None = None) -> Params:
         """Where training starts: at the model that earlier phases made for everybody, else at a fresh one."""
-        return self.known["model"] if "model" in self.known else params.of(self.build(client))
+        return _started(self.build(client), self.known)
 
 
 @dataclass(frozen=True)
@@ -57,134 +61,89 @@ class Client:
     rng: torch.Generator  # orders training batches, and nothing else
     known: Knowledge = field(default_factory=dict)  # what earlier phases exported to this client
 
-
-class Reply(NamedTuple):
-    """What a client sends back."""
-
-    update: Nest
-    weight: float = 1.0
-    metrics: dict[str, float] = {}  # noqa: RUF012  (never changed)
+    def start(self) -> Params:
+        """Where this client's training starts: at the model that earlier phases made for it, else at a fresh one."""
+        return _started(self.task.build(self.id), self.known)
 
 
-class Replies:
-    """A round's replies, folded into a weighted sum as they arrive: memory does not grow with the cohort.
+@dataclass(frozen=True)
+class Newcomer:
+    """A client that never took part in a phase, with what it has at its first slot: images, no labels."""
 
-    >>> replies = Replies()
-    >>> replies.add(0, Reply(torch.tensor(1.0), weight=1))
-    >>> replies.add(1, Reply(torch.tensor(4.0), weight=2))
-    >>> replies.mean(), len(replies)
-    (tensor(3.), 2)
-    """
-
-    def __init__(self, keeps: bool = False) -> None:
-        self.metrics: dict[int, dict[str, float]] = {}  # of each client, also of those left out
-        self.left_out: list[int] = []  # clients whose reply was not finite
-        self._keeps = keeps
-        self._kept: list[tuple[int, Reply]] = []
-        self._count, self._weight = 0, 0.0
-        self._sums: list[Tensor] = []
-        self._types: list[str] = []
-        self._skeleton: str | None = None
-
-    def __len__(self) -> int:
-        return self._count
-
-    def add(self, client: int, reply: Reply) -> None:
-        """Fold one client's reply in. One that is not finite is left out and remembered by name."""
-        self.metrics[client] = dict(reply.metrics)
-        tensors, skeleton = trees.flatten(reply.update)
-        # float64: the mean of equal models is that model, to the bit.
-        weighted = [tensor.detach().double() * reply.weight for tensor in tensors]
-        # A sum is finite only if everything in it is: one pass instead of a mask.
-        if not (reply.weight > 0 and all(math.isfinite(tensor.sum()) for tensor in weighted)):
-            self.left_out.append(client)
-            return
-        self._fold(skeleton, [str(tensor.dtype) for tensor in tensors], weighted, reply.weight, 1)
-        if self._keeps:
-            self._kept.append((client, reply))
-
-    def merge(self, later: Replies) -> None:
-        """Fold in the replies of the next chunk of clients."""
-        self.metrics.update(later.metrics)
-        self.left_out.extend(later.left_out)
-        self._kept.extend(later._kept)
-        if later._skeleton is not None:
-            self._fold(later._skeleton, later._types, later._sums, later._weight, later._count)
-
-    def mean(self) -> Nest:
-        """Σ_k (weight_k / Σ weight) · update_k."""
-        return self._divided(self._weight)
-
-    def sum(self) -> Nest:
-        """Σ_k weight_k · update_k."""
-        return self._divided(1.0)
-
-    def items(self) -> list[tuple[int, Reply]]:
-        """Every reply with its client; only for algorithms that declare `keeps = True`."""
-        if not self._keeps:
-            raise ValueError("replies were folded as they arrived; set `keeps = True` on the algorithm")
-        return list(self._kept)
-
-    def pack(self) -> Nest:
-        """As a nest, to be sent to another process."""
-        return dict(vars(self))
-
-    @classmethod
-    def unpack(cls, packed: Nest) -> Replies:
-        """The inverse of `pack`."""
-        replies = cls()
-        vars(replies).update(packed)
-        return replies
-
-    def _divided(self, by: float) -> Nest:
-        if self._skeleton is None:
-            raise ValueError("no client's reply could be used, so there is neither a mean nor a sum")
-        values = [
-            params.cast(total / by, getattr(torch, kind.removeprefix("torch.")))
-            for total, kind in zip(self._sums, self._types, strict=True)
-        ]
-        return trees.unflatten(values, self._skeleton)
-
-    def _fold(self, skeleton: str, types: list[str], sums: list[Tensor], weight: float, count: int) -> None:
-        if self._skeleton is None:
-            self._skeleton, self._types, self._sums = skeleton, types, sums
-        elif (self._skeleton, self._types) != (skeleton, types):
-            raise ValueError("replies of one round differ in structure and cannot be averaged")
-        else:
-            self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)]
-        self._weight += weight
-        self._count += count
+    id: int
+    x: Tensor  # the images of its first slot
+    task: Task
+    net: Callable[[Mapping[str, Tensor]], nn.Module]  # the live model with these parameters loaded in place
 
 
 class Algorithm(ABC, Generic[S, C]):
-    """A federated phase. Subclasses are frozen dataclasses of hyper-parameters and change nothing on `self`."""
+    """A federated phase. Subclasses are frozen dataclasses of hyper-parameters and change nothing on `self`.
 
-    keeps: ClassVar[bool] = False  # True: server_update needs every reply, not only their mean
-    exports: ClassVar[tuple[str, ...]] = ("model",)  # the names `export` gives; without "model": a calibration
+    A class or an instance may say what holds for it: `exports = ("rates",)`, or a property where a wrapper asks the
+    phase inside it.
+    """
+
+    revision: ClassVar[int] = 0  # raised when a default changes: what was made before is then not taken for the new
+
+    @property
+    def keeps(self) -> bool:
+        """Whether `server_update` needs every reply, not only their mean."""
+        return False
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        """The names `export` gives; without "model": a calibration."""
+        return ("model",)
+
+    @property
+    def personal(self) -> tuple[str, ...]:
+        """Those of them that differ from client to client."""
+        return ()
+
+    @property
+    def welcomes(self) -> bool:
+        """Whether clients that never took part can get a state of their own."""
+        return type(self).welcome is not Algorithm.welcome
+
+    def extend(self, net: nn.Module) -> nn.Module:
+        """A model with the further modules that this phase trains (`models.extended`); by default as it is."""
+        return net
+
+    # On the server.
 
     @abstractmethod
     def init(self, task: Task) -> S:
         """The server's state before the first round."""
 
-    def client_init(self, client: Client) -> C:
-        """The state that stays on a client, at its first participation."""
-        return None  # type: ignore[return-value]
-
     def broadcast(self, server: S, id: int) -> Any:
-        """What the server sends to a client; by default its state, the same for all."""
+        """What the server sends to a client in a round; by default its state, the same for all."""
         return server
-
-    @abstractmethod
-    def client_update(self, message: Any, state: C, client: Client) -> tuple[Reply, C]:
-        """A client's work in one round."""
 
     @abstractmethod
     def server_update(self, server: S, replies: Replies) -> S:
         """The server's state after a round. Not called when nobody's reply could be used."""
 
+    def release(self, server: S, id: int) -> Any:
+        """What a client may have when the phase is over; by default what it would be sent for another round."""
+        return self.broadcast(server, id)
+
+    # On the client. What the server sent serves all clients of a process: it must not be changed.
+
+    def client_init(self, client: Client) -> C:
+        """The state that stays on a client, at its first participation."""
+        return None  # type: ignore[return-value]
+
     @abstractmethod
-    def export(self, server: S, state: C | None) -> Knowledge:
-        """What a client takes from this phase; state None: a client that never took part."""
+    def client_update(self, message: Any, state: C, client: Client) -> tuple[Reply, C]:
+        """A client's work in one round."""
+
+    def welcome(self, released: Any, newcomer: Newcomer) -> C | None:
+        """The first state of a client that never took part, made without labels."""
+        return None
+
+    @abstractmethod
+    def export(self, released: Any, state: C | None, client: int) -> Knowledge:
+        """What a client takes from this phase; state None: one that has none."""
 
 
 class Adapter(nn.Module):
@@ -195,12 +154,20 @@ class Adapter(nn.Module):
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
+    revision: ClassVar[int] = 0  # raised when a default changes
     optimizer: torch.optim.Optimizer | None = None  # set by adapters with an inner step; part of their state
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net.eval()
-        self.figures: dict[str, Tensor] = {}  # what a report may draw; emptied by the engine before each slot
+        # What a report may draw; emptied by the engine before each slot. `predictions` [steps, images], the classes
+        # predicted after each step, are counted as right or wrong where the labels are, and only the counts go on.
+        self.figures: dict[str, Tensor] = {}
+
+    @classmethod
+    def requires(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """What an adapter with these options needs; a wrapper also asks for what the one inside it needs."""
+        return cls.needs
 
     def moving(self) -> Params:
         """The tensors that adaptation changes in place (the tensors themselves, not copies)."""
@@ -242,6 +209,22 @@ class Adapter(nn.Module):
         params.assign(self.moving(), shared)
 
 
+@dataclass(frozen=True)
+class AdapterRecipe:
+    """An adapter that is still without a model: its class and options. An adapter that wraps another is given one."""
+
+    target: type[Adapter]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it must be given besides the model."""
+        return self.target.requires(self.options)
+
+    def __call__(self, net: nn.Module, **knowledge: Nest) -> Adapter:
+        return self.target(net, **knowledge, **self.options)
+
+
 class Upload(NamedTuple):
     """What a test client sends in one slot."""
 
@@ -266,8 +249,17 @@ class Mix(NamedTuple):
 class Aggregator(ABC, Generic[S]):
     """Turns the uploads of a slot into downloads. Subclasses are frozen dataclasses of hyper-parameters."""
 
-    signs: ClassVar[bool] = False  # True: the engine computes signatures
-    keeps: ClassVar[bool] = False  # True: `mix` also gets the last uploads of clients that are absent, after the others
+    revision: ClassVar[int] = 0  # raised when a default changes
+
+    @property
+    def signs(self) -> bool:
+        """Whether the engine computes signatures."""
+        return False
+
+    @property
+    def remembers(self) -> bool:
+        """Whether `mix` also gets the last uploads of clients that are absent, after the others."""
+        return False
 
     @abstractmethod
     def init(self, start: Sequence[Upload]) -> S:
@@ -280,3 +272,8 @@ class Aggregator(ABC, Generic[S]):
 
 def _copied(nest: Nest) -> Nest:
     return trees.transform(params.copy, nest)
+
+
+def _started(net: nn.Module, known: Knowledge) -> Params:
+    """A model that is known, with fresh tensors where it lacks what a phase has added; else a fresh one."""
+    return {**params.of(net), **known.get("model", {})}

@@ -42,6 +42,14 @@ class WorkerFailed(AcclimateError):
     """A worker process raised an unexpected error or died."""
 
 
+class WorkerLost(WorkerFailed):
+    """A worker process is gone, and with it what it kept: go on from what was saved last."""
+
+
+class PhaseFailed(AcclimateError):
+    """A phase in which no client's reply could ever be used."""
+
+
 class NothingSelected(AcclimateError):
     """`tune` or `select` has nothing to choose from or nothing to score on."""
 

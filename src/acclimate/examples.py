@@ -81,3 +81,19 @@ class Examples:
         for part in parts:
             batch = self.take(part)
             yield batch.x, batch.y
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Some rows of an image array without labels: images that everybody has."""
+
+    images: Images
+    rows: Tensor  # int64, which images
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batches(self, size: int) -> Iterator[Tensor]:
+        """One pass over the images, in their order, as floats in [0, 1]."""
+        for rows in self.rows.split(size):
+            yield self.images.bytes(rows).float().div_(255)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -11,58 +12,137 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.examples import Examples
-from acclimate.losses import Term
-from acclimate.options import Count, Decay, NonNegative, Positive
+from acclimate.options import Count, Decay, NonNegative, Positive, PositiveShare
+from acclimate.params import Params
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # of a batch: its images and their labels
+
+
+class Group(NamedTuple):
+    """Tensors that are trained together, with their loss; rates and the like are the loop's unless given.
+
+    Groups with the same loss are stepped together, from one backward pass; one with another loss is stepped after
+    those before it, on the same batch: so methods alternate.
+    """
+
+    tensors: Mapping[str, Tensor]
+    loss: Loss
+    lr: float | None = None
+    momentum: float | None = None
+    weight_decay: float | None = None
 
 
 class Fit(NamedTuple):
     """What came of local training."""
 
-    loss: float  # mean over all examples seen, terms included
+    loss: float  # of the first group: its mean over all examples seen, terms included
     steps: int
+
+
+def trainable(net: nn.Module) -> Params:
+    """The tensors of a model that are not frozen, by name (the tensors themselves)."""
+    return {name: tensor for name, tensor in net.named_parameters() if tensor.requires_grad}
+
+
+def cross_entropy(net: nn.Module) -> Loss:
+    """The loss of a plain classifier."""
+    return lambda x, y: F.cross_entropy(net(x), y)
 
 
 @dataclass(frozen=True)
 class LocalSGD:
-    """Plain SGD over a client's shuffled examples, one pass per epoch."""
+    """Plain SGD over a client's shuffled examples: so many passes (`epochs`), or so many batches (`steps`).
+
+    With `decay` the rate falls with the rounds of the phase: to lr · decay^(round / decay_every).
+    """
 
     lr: Positive = 0.1
     epochs: Count = 1
     batch_size: Count = 20
     momentum: Decay = 0.0
     weight_decay: NonNegative = 0.0
+    steps: Count | None = None
+    clip: Positive | None = None  # the largest norm of a group's gradient
+    decay: PositiveShare = 1.0
+    decay_every: Count = 1
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  (a misspelt key in an experiment is an error)
 
     def fit(
         self,
-        net: nn.Module,
+        trained: nn.Module | Sequence[Group],
         examples: Examples,
         rng: torch.Generator,
+        loss: Loss | None = None,
         *,
-        term: Term | None = None,
-        anchor: Mapping[str, Tensor] | None = None,
-        previous: Mapping[str, Tensor] | None = None,
+        round: int = 0,
         correction: Mapping[str, Tensor] | None = None,
     ) -> Fit:
-        """Minimise cross-entropy (+ `term`), adding `correction` to the gradients, on the trainable tensors."""
-        net.train()
-        trainable = {name: tensor for name, tensor in net.named_parameters() if tensor.requires_grad}
-        optimizer = torch.optim.SGD(
-            trainable.values(), lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay
-        )
+        """Go down the loss (of a model: cross-entropy unless given), adding `correction` to the gradients.
+
+        Modes are left as they are: whoever freezes a part of a model puts it into eval mode too.
+        """
+        if isinstance(trained, nn.Module):
+            trained = [Group(trainable(trained), loss or cross_entropy(trained))]
+        together = {
+            id(group.loss): [_Stepper(self, g, round) for g in trained if g.loss is group.loss] for group in trained
+        }
         total, seen, steps = 0.0, 0, 0
-        for _ in range(self.epochs):
-            for x, y in examples.batches(self.batch_size, rng):
-                loss = F.cross_entropy(net(x), y)
-                if term is not None:
-                    loss = loss + term(net, x, anchor or {}, previous)
-                optimizer.zero_grad()
-                loss.backward()
-                if correction is not None:
-                    for name, tensor in trainable.items():
-                        if tensor.grad is not None:
-                            tensor.grad.add_(correction[name])
-                optimizer.step()
-                total, seen, steps = total + loss.item() * len(y), seen + len(y), steps + 1
+        for x, y in islice(self._batches(examples, rng), self.steps):
+            for number, steppers in enumerate(together.values()):
+                value = steppers[0].group.loss(x, y)
+                wanted = [tensor for stepper in steppers for tensor in stepper.group.tensors.values()]
+                found = iter(torch.autograd.grad(value, wanted, allow_unused=True))
+                for stepper in steppers:
+                    stepper.step(found, correction)
+                if number == 0:
+                    total += value.item() * len(y)
+            seen, steps = seen + len(y), steps + 1
         return Fit(total / max(seen, 1), steps)
+
+    def rate(self, round: int) -> float:
+        """The rate in a round of the phase, the first being 0."""
+        return self.lr * self.faded(round)
+
+    def faded(self, round: int) -> float:
+        """What is left of every rate in a round."""
+        return self.decay ** (round / self.decay_every) if self.decay != 1 else 1.0
+
+    def _batches(self, examples: Examples, rng: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        epoch = 0
+        while len(examples) and (epoch < self.epochs or self.steps is not None):
+            yield from examples.batches(self.batch_size, rng)
+            epoch += 1
+
+
+class _Stepper:
+    """SGD's step for one group, as `torch.optim.SGD` does it, without its price for every step of a small model."""
+
+    def __init__(self, loop: LocalSGD, group: Group, round: int) -> None:
+        self.group, self.clip = group, loop.clip
+        self.lr = (loop.lr if group.lr is None else group.lr) * loop.faded(round)
+        self.momentum = loop.momentum if group.momentum is None else group.momentum
+        self.weight_decay = loop.weight_decay if group.weight_decay is None else group.weight_decay
+        self.velocity: Params = {}
+
+    @torch.no_grad()
+    def step(self, gradients: Iterator[Tensor | None], correction: Mapping[str, Tensor] | None) -> None:
+        """One step; a tensor that the loss does not depend on stays."""
+        found = {name: g for name, g in zip(self.group.tensors, gradients, strict=False) if g is not None}
+        if correction is not None:
+            found = {name: g + correction[name] for name, g in found.items()}
+        if self.clip is not None and found:
+            norm = torch.stack([g.norm() for g in found.values()]).norm()
+            scale = (self.clip / (norm + 1e-6)).clamp(max=1.0)
+            found = {name: g * scale for name, g in found.items()}
+        for name, g in found.items():
+            tensor = self.group.tensors[name]
+            if self.weight_decay:
+                g = g.add(tensor, alpha=self.weight_decay)
+            if self.momentum:
+                if name in self.velocity:
+                    self.velocity[name].mul_(self.momentum).add_(g)
+                else:
+                    self.velocity[name] = g.clone()
+                g = self.velocity[name]
+            tensor.add_(g, alpha=-self.lr)

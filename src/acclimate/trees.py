@@ -13,6 +13,8 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from itertools import count
 from typing import Any
 
 import torch
@@ -135,6 +137,38 @@ class Parcel:
     def __reduce__(self) -> tuple[Any, ...]:
         self._content = self.seal()  # it may be sent to many
         return Parcel, (self._content,)
+
+
+class Shared(Parcel):
+    """A parcel that many get: it travels to another process once in a run of tasks, or, if it is lasting, once.
+
+    Whoever reads it gets the same tensors as everybody else in the process, and must not change them.
+    """
+
+    _keys = count()
+
+    def __init__(self, content: Nest | bytes, lasting: bool = False) -> None:
+        super().__init__(content)
+        self.lasting, self.key = lasting, next(self._keys)
+
+    @cached_property
+    def blob(self) -> bytes:
+        """The blob, made once."""
+        return super().seal()
+
+    def seal(self) -> bytes:
+        return self.blob
+
+    @cached_property
+    def _opened(self) -> Nest:
+        return self.open()
+
+    def read(self) -> Nest:
+        """The nest, opened once."""
+        return self._opened
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shared, (self.blob, self.lasting)
 
 
 def _skeleton(nest: Nest, tensors: list[Tensor], path: str) -> Any:

@@ -10,7 +10,7 @@ import battery
 from acclimate import params, trees
 from acclimate.engine.evaluate import Test
 from acclimate.engine.executor import Serial
-from acclimate.engine.live import Live
+from acclimate.engine.live import Extending, Live
 from acclimate.engine.seeds import seed_call
 from acclimate.experiment.catalog import ADAPTERS
 
@@ -170,7 +170,7 @@ def test_adapter_reset_at_every_batch_is_a_new_adapter(name):
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_leaves_the_live_model_reusable(name):
     known = battery.calibrated().of(None)
-    live, target = Live(battery.build()), ADAPTERS[name].load()
+    live, target = Live(Extending(battery.build())), ADAPTERS[name].load()
     x, y, _ = batches()
     untouched = live(known["model"]).eval()(x)
     adapter = target(live(known["model"]), **{need: known[need] for need in target.needs})

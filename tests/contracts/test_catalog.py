@@ -10,7 +10,7 @@ from torch import nn
 import acclimate
 import battery
 from acclimate import params
-from acclimate.engine.train import train
+from acclimate.engine.known import Known
 from acclimate.errors import UnsupportedModel
 from acclimate.experiment.catalog import ADAPTERS, ROOMS, TRAINING
 
@@ -93,9 +93,9 @@ def test_adapter_on_a_model_without_the_needed_layers(name, lacking):
 @pytest.mark.parametrize("name", TRAINING)
 def test_training_on_a_model_without_the_needed_layers(name):
     needs = documented()["training", name][-1]
-    run = lambda: train(TRAINING[name].load()(), battery.population(), battery.build("mlp"), rounds=1)  # noqa: E731
+    run = lambda: battery.run_algorithm(TRAINING[name].load()(), make=battery.build("mlp"))  # noqa: E731
     if needs == "normalisation":
         with pytest.raises(UnsupportedModel, match="MLP has none"):
             run()
     else:
-        assert run().export(0)["model"]
+        assert Known([run()]).of(0)["model"]

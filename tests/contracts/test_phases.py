@@ -8,8 +8,12 @@ import battery
 import toys
 from acclimate import params, trees
 from acclimate.engine.checkpoint import Checkpoint
+from acclimate.engine.client import Part, Trainee, Training
 from acclimate.engine.executor import Serial
+from acclimate.engine.known import Known
+from acclimate.engine.live import Extending
 from acclimate.experiment.catalog import CALIBRATION, PHASES, TRAINING
+from acclimate.trees import Shared
 
 ROUNDS, COHORT = 4, 3
 
@@ -71,9 +75,41 @@ def test_phase_state_survives_save_and_load(name):
 @pytest.mark.parametrize("name", PHASES)
 def test_phase_exports_what_it_declares(name):
     outcome = battery.run_phase(name, rounds=1, cohort="all")
-    took_part = outcome.export(0)
-    assert set(took_part) == set(outcome.algorithm.exports)
-    assert set(outcome.export(None)) <= set(took_part)
+    known = Known([outcome])
+    assert set(known.of(0)) == set(outcome.algorithm.exports)
+    assert set(known.of(None)) == set(outcome.algorithm.exports) - set(outcome.algorithm.personal)
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phase_exports_differ_from_client_to_client_only_where_declared(name):
+    outcome = battery.run_phase(name, rounds=1, cohort="all")
+    algorithm = outcome.algorithm
+    own = [
+        algorithm.export(outcome.released(id), None if state is None else state.open(), id)
+        for id in battery.population().source
+        for state in [outcome.state(id)]
+    ]
+    for export in algorithm.exports:
+        same = all(trees.equal(other[export], own[0][export]) for other in own[1:])
+        assert same == (export not in algorithm.personal)
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phase_leaves_what_it_is_given_alone(name):
+    """Messages serve all clients of a process, and the server's state is what was saved."""
+    algorithm, people = PHASES[name].load()(), battery.population()
+    known = Known() if name in TRAINING else battery.trained()
+    training = Training(algorithm, battery.build(), 5, 0, tuple(people.source), known.exports)
+    trainee = Trainee(training, people)
+    server = algorithm.init(training.task(people.classes, people.shape))
+    before = trees.dump(server)
+    message = Shared(algorithm.broadcast(server, 0))
+    sent = trees.dump(message.read())
+    folded = trainee.fold([(part, trainee.do(part)) for part in [Part(0, 1, message, None)]])
+    assert trees.dump(message.read()) == sent
+    algorithm.server_update(server, folded.replies)
+    algorithm.export(algorithm.release(server, 0), folded.states[0].open() if 0 in folded.states else None, 0)
+    assert trees.dump(server) == before
 
 
 @pytest.mark.parametrize("name", PHASES)
@@ -86,8 +122,8 @@ def test_phase_is_a_value(name):
 
 @pytest.mark.parametrize("name", TRAINING)
 def test_training_changes_the_model(name):
-    start = battery.run_phase(name, rounds=1, cohort="all").export(0)["model"]
-    later = battery.run_phase(name, rounds=2, cohort="all").export(0)["model"]
+    start = Known([battery.run_phase(name, rounds=1, cohort="all")]).of(0)["model"]
+    later = Known([battery.run_phase(name, rounds=2, cohort="all")]).of(0)["model"]
     assert not trees.equal(start, later)
 
 
@@ -95,16 +131,17 @@ def test_training_changes_the_model(name):
 def test_training_starts_from_the_model_of_earlier_phases(name):
     build = battery.build()
     made = {key: tensor + 1 for key, tensor in params.of(build(None)).items()}
-    one = toys.client(toys.examples(4), build, known={"model": made})
     algorithm = TRAINING[name].load()()
-    start = algorithm.export(algorithm.init(one.task), algorithm.client_init(one))["model"]
+    one = toys.client(toys.examples(4), Extending(build, (algorithm,)), known={"model": made})
+    released = algorithm.release(algorithm.init(one.task), one.id)
+    start = algorithm.export(released, algorithm.client_init(one), one.id)["model"]
     assert start.keys() == made.keys()
     assert all(trees.equal(start[key], made[key]) for key in made)
 
 
 @pytest.mark.parametrize("name", CALIBRATION)
 def test_calibration_leaves_the_model_alone(name):
-    assert "model" not in CALIBRATION[name].load().exports
+    assert "model" not in CALIBRATION[name].load()().exports
 
 
 @pytest.mark.parametrize("name", PHASES)

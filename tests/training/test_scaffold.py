@@ -8,7 +8,7 @@ from acclimate.contracts import Replies, Reply
 from acclimate.models.build import Build
 from acclimate.sgd import LocalSGD
 from acclimate.training.fedavg import FedAvg
-from acclimate.training.scaffold import Scaffold, Server
+from acclimate.training.scaffold import Scaffold, State
 
 
 def pair(first: float) -> dict[str, torch.Tensor]:
@@ -21,7 +21,7 @@ def test_scaffold_corrects_the_gradient_by_both_controls():
     y = 0 − (−½ + 1 − ¼) = −¼, and c_i⁺ = c_i − c + (x − y) / (K η) = ¼ − 1 + ¼ = −½, the gradient itself.
     """
     one = toys.client(toys.Fixed([1.0], [0]))
-    reply, c_i = Scaffold(LocalSGD(lr=1.0)).client_update(Server(pair(0.0), pair(1.0), 1), pair(0.25), one)
+    reply, c_i = Scaffold(LocalSGD(lr=1.0)).client_update(State(pair(0.0), pair(1.0), 1), pair(0.25), one)
     y, delta = reply.update
     assert y["1.weight"].flatten().tolist() == [-0.25, 0.25]
     assert c_i["1.weight"].flatten().tolist() == [-0.5, 0.5]
@@ -42,7 +42,7 @@ def test_scaffold_server_averages_without_weights_and_scales_the_control():
     replies = Replies()
     for k, (y, delta) in enumerate([(2.0, 1.0), (4.0, 3.0)]):
         replies.add(k, Reply(({"w": torch.tensor(y)}, {"w": torch.tensor(delta)})))
-    before = Server({"w": torch.tensor(1.0)}, {"w": torch.tensor(1.0)}, 4)
+    before = State({"w": torch.tensor(1.0)}, {"w": torch.tensor(1.0)}, 4)
     after = Scaffold(lr=0.5).server_update(before, replies)
     assert (after.x["w"].item(), after.c["w"].item(), after.clients) == (2.0, 2.0, 4)
 

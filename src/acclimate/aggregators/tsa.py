@@ -36,7 +36,7 @@ class TSA(Aggregator[Bank]):
     """
 
     signs: ClassVar[bool] = True
-    keeps: ClassVar[bool] = True
+    remembers = True
 
     window: Count = 10  # T
     lr: Positive = 1e-3

@@ -58,5 +58,5 @@ class ATP(Algorithm[Params, None]):
         mean: Params = replies.mean()  # unweighted
         return mean
 
-    def export(self, rates: Params, state: None) -> Knowledge:
+    def export(self, rates: Params, state: None, client: int) -> Knowledge:
         return {"rates": rates}

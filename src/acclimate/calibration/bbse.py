@@ -37,5 +37,5 @@ class BBSE(Algorithm[Tensor, None]):
         summed: Tensor = total + replies.sum()
         return summed
 
-    def export(self, total: Tensor, state: None) -> Knowledge:
+    def export(self, total: Tensor, state: None, client: int) -> Knowledge:
         return {"confusion": total}

@@ -62,6 +62,6 @@ class EATA(Algorithm[Sums, None]):
         new: Sums = replies.sum()
         return Sums(params.add(total.squares, new.squares), total.terms + new.terms)
 
-    def export(self, total: Sums, state: None) -> Knowledge:
+    def export(self, total: Sums, state: None, client: int) -> Knowledge:
         n = total.terms.clamp(min=1)
         return {"fisher": {name: square / n for name, square in total.squares.items()}}  # ω(θ_i), eq. (9)

@@ -48,5 +48,5 @@ class Surgical(Algorithm[Params, None]):
     def server_update(self, total: Params, replies: Replies) -> Params:
         return params.add(total, replies.sum())
 
-    def export(self, total: Params, state: None) -> Knowledge:
+    def export(self, total: Params, state: None, client: int) -> Knowledge:
         return {"block": max(total, key=lambda block: total[block].item())}  # the first of equals

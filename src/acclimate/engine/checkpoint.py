@@ -61,9 +61,11 @@ class Checkpoint:
         ).fetchone()
         return None if row is None else bytes(row[0])
 
-    def has_clients(self) -> bool:
-        """Whether any client has a state of its own."""
-        return self._db.execute("SELECT 1 FROM client LIMIT 1").fetchone() is not None
+    def was_useful(self) -> bool:
+        """Whether in any round some client's reply could be used; also before the first round."""
+        sql = "SELECT 1 FROM metric AS one WHERE name = 'bytes_up' AND NOT EXISTS (SELECT 1 FROM metric WHERE "
+        sql += "round = one.round AND client = one.client AND name = 'left_out') LIMIT 1"
+        return not self.last() or self._db.execute(sql).fetchone() is not None
 
     def metrics(self) -> Iterable[Metric]:
         """All metrics, round by round."""

@@ -1,43 +1,40 @@
-"""Running a test: every client's stream, alone or with exchanges, in pieces that can be saved and resumed."""
+"""The server's side of a test: every client's stream, alone or with exchanges, saved in pieces that can be resumed.
+
+With an aggregator there is one message to a client for each exchange: take the download, predict, go on, adapt, upload.
+What a client has adapted ahead is not saved: whoever resumes does it again from the state after the last prediction.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from acclimate import params, trees
-from acclimate.contracts import Adapter, Aggregator, Upload
-from acclimate.engine.exchange import Server, keep
-from acclimate.engine.executor import Executor, Serial, one_thread
+from acclimate.contracts import AdapterRecipe, Aggregator, Upload
+from acclimate.engine.client import Alone, Begin, Figure, GoOn, Lost, Paused, Save, Score, Stretch, Test, Trial
+from acclimate.engine.exchange import Exchanging, keep
+from acclimate.engine.executor import Executor, one_thread
+from acclimate.engine.known import Known, Own
+from acclimate.engine.live import Build
+from acclimate.engine.roster import Roster
 from acclimate.engine.seeds import seed_call
-from acclimate.engine.testing import Paused, Score, Test, Testing
-from acclimate.engine.train import Known, Progress
-from acclimate.errors import ConfigError, MissingKnowledge
+from acclimate.engine.train import Progress
+from acclimate.errors import ConfigError, MissingKnowledge, WorkerFailed, WorkerLost
 from acclimate.params import Params
-from acclimate.scenarios.availability import HERE, LATE
-from acclimate.scenarios.population import Population, Stream
-from acclimate.trees import Parcel
+from acclimate.scenarios.availability import AWAY, HERE, LATE
+from acclimate.trees import Parcel, Shared
 
-__all__ = ["Commit", "Figure", "Paused", "Resume", "Score", "Test", "evaluate"]
+__all__ = ["Commit", "Figure", "Paused", "Resume", "Score", "Test", "check_knowledge", "evaluate"]
 
 MOST_SAVING = 0.04  # of the time of a test: everybody's state may be large
-
-
-class Figure(NamedTuple):
-    """Something to draw: from an adapter (client ≥ 0) or an aggregator (client -1)."""
-
-    client: int
-    stream: str
-    slot: int
-    values: bytes
+MOST_LOSSES = 3  # of workers, without anything saved in between
 
 
 @dataclass
@@ -46,240 +43,301 @@ class Commit:
 
     scores: list[Score] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
-    members: dict[int, Paused] = field(default_factory=dict)  # position in the list of streams → where it stands
-    servers: dict[str, tuple[int, bytes]] = field(default_factory=dict)  # stream → next slot, aggregator state
+    members: dict[int, Paused] = field(default_factory=dict)  # number of the member → where it stands
+    servers: dict[str, tuple[int, bytes]] = field(default_factory=dict)  # stream → next exchange, aggregator state
 
 
 Resume = Commit  # the newest members and servers of all commits so far
 
 
 def evaluate(
-    make: Callable[..., Adapter],
-    population: Population,
-    build: Callable[[int | None], nn.Module],
+    recipe: AdapterRecipe,
+    roster: Roster,
+    build: Build,
     known: Known,
     *,
-    needs: Sequence[str] = (),
+    executor: Executor,
     aggregator: Aggregator[Any] | None = None,
-    streams: Sequence[Stream] | None = None,
     test: Test | None = None,
     seed: int = 0,
-    executor: Executor | None = None,
     resume: Resume | None = None,
     commit_seconds: float = 10.0,
     progress: Progress | None = None,
 ) -> Iterator[Commit]:
-    """Adapt and score `make(net, **knowledge)` on every stream.
+    """Adapt and score an adapter on every stream of a roster.
 
     Yields what to save about every `commit_seconds`, less often where saving takes more than 4 % of the time, and
     after every piece of work if it is 0; where it was saved up to goes into `resume` after an interruption.
     """
-    chosen = list(population.streams if streams is None else streams)
-    check_knowledge(known, needs, chosen)
-    personal = known.personal
-    testing = Testing(
-        make=make,
-        needs=tuple(needs),
-        population=population,
-        streams=chosen,
+    check_knowledge(known, recipe.needs, [member.client for member in roster.members])
+    trial = Trial(
+        recipe=recipe,
+        members=tuple((member.client, member.stream) for member in roster.members),
         build=build,
         test=test or Test(),
         seed=seed,
-        known=None if personal else trees.dump(known.of(None)),
+        exports=known.exports,
         signs=aggregator is not None and aggregator.signs,
     )
-    run = _Run(
-        testing,
-        known if personal else None,
-        executor or Serial(),
-        commit_seconds,
-        resume or Commit(),
-        progress,
-    )
+    run = _Run(trial, roster, known, executor, commit_seconds, resume or Commit(), progress)
     with one_thread():
-        run.executor.install(testing)
+        executor.install(trial)
         yield from run.alone() if aggregator is None else run.together(aggregator)
 
 
-def check_knowledge(known: Known, needs: Sequence[str], streams: Sequence[Stream]) -> None:
+def check_knowledge(known: Known, needs: Sequence[str], clients: Sequence[int]) -> None:
     """Name what is missing, and for whom, before the first batch."""
-    clients = list(dict.fromkeys(stream.client for stream in streams))
-    for client in clients if known.personal else clients[:1]:
-        found = known.of(client)
-        for name in ("model", *needs):
-            if name in found:
-                continue
-            phases = ", ".join(type(outcome.algorithm).__name__ for outcome in known.outcomes) or "none"
-            if known.personal:
-                raise MissingKnowledge(
-                    f"client {client} has no '{name}': the phases ({phases}) keep part of it on the clients that "
-                    "took part, and this one never did. Test clients that trained (in scenario 'twofold': "
-                    "new: false; and cohort: all), or use phases that export to everybody"
-                )
+    wanted = ("model", *needs)
+    phases = ", ".join(type(outcome.algorithm).__name__ for outcome in known.outcomes) or "none"
+    for name in wanted:
+        if name not in known.names:
             raise MissingKnowledge(
                 f"'{name}' is exported by no phase (phases: {phases}); add one that exports it before the test"
+            )
+    for client in dict.fromkeys(clients) if known.personal & set(wanted) else ():
+        for name in known.lacks(client, wanted):
+            raise MissingKnowledge(
+                f"client {client} has no '{name}': the phases ({phases}) keep part of it on the clients that "
+                "took part, and this one never did. Test clients that trained (in scenario 'twofold': "
+                "new: false; and cohort: all), or use phases that export to everybody or welcome newcomers"
             )
 
 
 @dataclass
 class _Run:
-    testing: Testing
-    personal: Known | None
+    trial: Trial
+    roster: Roster
+    known: Known
     executor: Executor
     commit_seconds: float
-    resume: Resume
+    saved: Resume  # where everything stands that was handed over to be saved
     progress: Progress | None
 
     def __post_init__(self) -> None:
-        streams = self.testing.streams
-        self.lengths = [len(stream.slots(self.testing.test.batch_size)) for stream in streams]
-        blank = [[0] * self.testing.population.classes for _ in range(2)]
-        self.at = {m: self.resume.members.get(m, Paused(0, None, blank)) for m in range(len(streams))}
         position: dict[str, Iterator[int]] = defaultdict(count)
-        self.homes = [next(position[stream.name]) for stream in streams]  # clients of one stream work side by side
-        self.since, self.saving, self.pending = time.monotonic(), 0.0, Commit()
-        self.servers: dict[str, tuple[int, Server]] = {}  # since the last commit
+        # Clients of one stream work side by side.
+        self.homes = [next(position[member.stream]) for member in self.roster.members]
+        self.since, self.saving, self.losses = time.monotonic(), 0.0, 0
+        self._go_back()
+
+    def _go_back(self) -> None:
+        """To what was saved last."""
+        self.pending = Commit()
+        self.servers: dict[str, tuple[int, Exchanging]] = {}  # since the last commit
+        self.at = {m: self.saved.members[m].slot if m in self.saved.members else 0 for m in self._everybody()}
+        self.ended = {m for m, paused in self.saved.members.items() if paused.slot > 0 and paused.state is None}
+
+    def _everybody(self) -> range:
+        return range(len(self.roster.members))
 
     def alone(self) -> Iterator[Commit]:
         """Without an aggregator clients are independent: each runs as far as the time for one piece allows."""
-        while ahead := [m for m in self.at if self.at[m].slot < self.lengths[m]]:
-            tasks = [self._task("alone", m, paused=self.at[m], seconds=self.commit_seconds) for m in ahead]
-            for index, (paused, scores, figures) in self.executor.run(b"", tasks):
-                stream = self.testing.streams[ahead[index]]
-                self.pending.scores += scores
-                self.pending.figures += [Figure(stream.client, stream.name, t, blob) for t, blob in figures]
-                self._advance(ahead[index], paused)
+        place = dict(self.saved.members)
+        while ahead := [m for m in self._everybody() if m not in self.ended]:
+            tasks = ([Alone(m, place.get(m), self.commit_seconds, self._own(m))] for m in ahead)
+            for index, stretch in self.executor.run(tasks):
+                member = ahead[index]
+                if not isinstance(stretch, Lost):
+                    place[member] = self.pending.members[member] = stretch.paused
+                    self._heard(member, stretch)
                 yield from self._due(min(1.0, self.commit_seconds))
         yield from self._due(0.0)
 
     def together(self, aggregator: Aggregator[Any]) -> Iterator[Commit]:
-        """With an aggregator all clients of a stream go slot by slot: adapt, exchange, predict."""
-        for name in dict.fromkeys(stream.name for stream in self.testing.streams):
-            members = [m for m in self.at if self.testing.streams[m].name == name]
-            presence = self._presence(members)
-            slot, server = self._begin(aggregator, name, members)
-            for t in range(slot, max(self.lengths[m] for m in members)):
-                now = {m: presence[m][t] for m in members if t < self.lengths[m]}
-                server = self._slot(aggregator, server, name, now, t)
-                self.servers[name] = (t + 1, server)
-                yield from self._due(self.commit_seconds)  # everybody's state: too much to save for every slot
+        """With an aggregator all clients of a stream meet at every exchange."""
+        for name in self.roster.names():
+            while True:
+                try:
+                    yield from self._stream(aggregator, name)
+                    break
+                except WorkerLost as lost:
+                    self.losses += 1
+                    if self.losses > MOST_LOSSES:
+                        raise WorkerFailed(f"{lost}; it happened {self.losses} times in a row") from lost
+                    self._go_back()
         yield from self._due(0.0)
 
-    def _presence(self, members: list[int]) -> dict[int, NDArray[np.int64]]:
-        """Who exchanges when."""
-        table, seed = self.testing.population.availability.table, self.testing.seed
-        return {
-            m: table(seed, self.testing.streams[m].client, position, self.lengths[m])
-            for position, m in enumerate(members)
-        }
+    def _stream(self, aggregator: Aggregator[Any], name: str) -> Iterator[Commit]:
+        every = self.trial.test.sync_every
+        members = [m for m in self._everybody() if self.roster.members[m].stream == name]
+        if self.ended.issuperset(members) and name not in self.saved.servers:
+            return  # its streams were too short for an exchange
+        presence = self._presence(members)
+        t, server, waiting = self._begin(aggregator, name, members, presence)
+        while waiting or self._more(members, t):
+            now = {m: upload for m, (slot, upload) in waiting.items() if slot == t}
+            server, downloads, traffic = self._exchange(aggregator, server, name, now, presence, t)
+            tasks = [GoOn(m, downloads.get(m), self._stop(presence[m], t + every)) for m in now]
+            for m, stretch in self._at_home(tasks).items():
+                if isinstance(stretch, Lost):  # it is asked again at the next exchange, with nothing to take
+                    waiting[m] = (t + every, None)
+                    continue
+                del waiting[m]
+                self._arrived(m, stretch, presence, waiting, {t: traffic[m]})
+            t += every
+            self.servers[name] = (t, server)
+            yield from self._due(self.commit_seconds)  # everybody's state: too much to save for every slot
 
-    def _begin(self, aggregator: Aggregator[Any], name: str, members: list[int]) -> tuple[int, Server]:
-        if name in self.resume.servers:
-            slot, blob = self.resume.servers[name]
-            ahead = [m for m in members if self.at[m].slot < self.lengths[m]]
-            self._at_home([{"step": "resume", "member": m, "state": self.at[m].state} for m in ahead])
-            return slot, trees.load(blob)
-        started = self._at_home([self._task("start", m, slot=0) for m in members])
-        uploads: list[Upload] = [upload.open() for upload in started]
-        if not any(upload.params for upload in uploads):
+    def _more(self, members: Sequence[int], t: int) -> bool:
+        """Whether a slot `t` is still to come for somebody, though nobody waits: all are absent."""
+        return any(t < (self.roster.members[m].slots or 0) for m in members)
+
+    def _begin(
+        self,
+        aggregator: Aggregator[Any],
+        name: str,
+        members: Sequence[int],
+        presence: dict[int, NDArray[np.int64] | None],
+    ) -> tuple[int, Exchanging, dict[int, tuple[int, Parcel | None]]]:
+        """The first exchange to come, the server before it, and who waits for which with what."""
+        t = self.trial.test.sync_every - 1
+        if name in self.saved.servers:
+            t, blob = self.saved.servers[name]
+        tasks = []
+        for m in members:
+            if m not in self.ended:
+                paused = self.saved.members.get(m)
+                stop = self._stop(presence[m], t if paused is None else self._next_exchange(paused.slot))
+                tasks.append(Begin(m, paused, stop, self._own(m)))
+        waiting: dict[int, tuple[int, Parcel | None]] = {}
+        starts: list[Upload] = []
+        for m, stretch in self._at_home(tasks).items():
+            if isinstance(stretch, Lost):
+                continue
+            starts += [] if stretch.start is None else [stretch.start.open()]
+            self._arrived(m, stretch, presence, waiting, {})
+        if name in self.saved.servers:
+            return t, trees.load(blob), waiting
+        if starts and not any(upload.params for upload in starts):
             raise ConfigError(
                 [f"aggregator {type(aggregator).__name__}: this adapter shares nothing, so there is nothing to mix; "
                  "use it without an aggregator, or another adapter (bn-adapt, tent, em, bbse)"], "a system",
             )  # fmt: skip
-        seed_call(self.testing.seed, "test", name, "init")
-        return 0, Server(trees.transform(params.copy, aggregator.init(uploads)), {})
+        seed_call(self.trial.seed, "test", name, "init")
+        return t, Exchanging(trees.transform(params.copy, aggregator.init(starts)), {}), waiting
 
-    def _slot(
-        self, aggregator: Aggregator[Any], server: Server, name: str, presence: Mapping[int, int], t: int
-    ) -> Server:
-        here = list(presence)
-        adapted = self._at_home([self._task("adapt", m, slot=t) for m in here])
-        downloads: dict[int, Parcel] = {}
-        traffic: dict[int, dict[str, float]] = {m: {} for m in here}
-        if (t + 1) % self.testing.test.sync_every == 0:
-            finite = {m: upload for m, (upload, _, _) in zip(here, adapted, strict=True) if upload is not None}
-            sent, late = (
-                {m: upload.open() for m, upload in finite.items() if presence[m] == when} for when in (HERE, LATE)
-            )
-            server, mixed = self._mix(aggregator, server, name, sent, late, t)
-            for m, upload in {**sent, **late}.items():
-                traffic[m]["bytes_up"] = trees.nbytes(upload.params) + trees.nbytes(upload.signature)
-            parcels = {id(download): Parcel(download) for download in mixed.values()}  # many may get the same object
-            for m, download in mixed.items():
-                downloads[m] = parcels[id(download)]
-                traffic[m]["bytes_down"] = trees.nbytes(download)
-            traffic |= {m: {**traffic[m], "missed": 1.0} for m in here if presence[m] != HERE}
-        predicted = self._at_home(
-            [self._task("predict", m, slot=t, download=downloads.get(m), tally=self.at[m].tally) for m in here]
-        )
-        for m, (upload, seconds, figures), (score, tally) in zip(here, adapted, predicted, strict=True):
-            values = {**score.values, **traffic[m], "seconds": score.values["seconds"] + seconds}
-            if upload is None:
-                values["left_out"] = 1.0
-            self.pending.scores.append(score._replace(values=values))
-            if figures is not None:
-                self.pending.figures.append(Figure(score.client, name, t, figures))
-            self._advance(m, Paused(t + 1, None, tally))
-        return server
+    def _exchange(
+        self,
+        aggregator: Aggregator[Any],
+        server: Exchanging,
+        name: str,
+        now: dict[int, Parcel | None],
+        presence: dict[int, NDArray[np.int64] | None],
+        t: int,
+    ) -> tuple[Exchanging, dict[int, Parcel], dict[int, dict[str, float]]]:
+        """One exchange: the server after it, the downloads, and what they and the uploads cost."""
+        when = {m: HERE if presence[m] is None else int(presence[m][t]) for m in now}  # type: ignore[index]
+        uploads: dict[int, Upload] = {m: parcel.open() for m, parcel in now.items() if parcel is not None}
+        sent, late = ({m: u for m, u in uploads.items() if when[m] == kind} for kind in (HERE, LATE))
+        server, mixed = self._mix(aggregator, server, name, sent, late, t)
+        traffic: dict[int, dict[str, float]] = {m: {} if when[m] == HERE else {"missed": 1.0} for m in now}
+        for m, upload in uploads.items():
+            traffic[m]["bytes_up"] = trees.nbytes(upload.params) + trees.nbytes(upload.signature)
+        parcels = {id(download): Shared(download) for download in mixed.values()}  # many may get the same object
+        for m, download in mixed.items():
+            traffic[m]["bytes_down"] = trees.nbytes(download)
+        return server, {m: parcels[id(download)] for m, download in mixed.items()}, traffic
 
     def _mix(
         self,
         aggregator: Aggregator[Any],
-        server: Server,
+        server: Exchanging,
         name: str,
         sent: dict[int, Upload],
         late: dict[int, Upload],
         t: int,
-    ) -> tuple[Server, dict[int, Params]]:
-        """One exchange: the server after it, and the downloads."""
-        availability = self.testing.population.availability
-        seed_call(self.testing.seed, "test", name, t, "mix")
+    ) -> tuple[Exchanging, dict[int, Params]]:
+        availability = self.roster.availability
+        seed_call(self.trial.seed, "test", name, t, "mix")
         mix = aggregator.mix(server.state, [*sent.values(), *server.absent(sent, t)], t)
         if mix.figures:
             self.pending.figures.append(Figure(-1, name, t, trees.dump(mix.figures)))
         kept = server.kept
-        if aggregator.keeps and not availability.full:
+        if aggregator.remembers and not availability.full:
             kept = keep(kept, sent, late, t, availability.delay)
         # Contiguous copies: what goes on has the same bits and layout as what is saved.
-        return Server(trees.transform(params.copy, mix.state), kept), dict(zip(sent, mix.downloads, strict=True))
+        return Exchanging(trees.transform(params.copy, mix.state), kept), dict(zip(sent, mix.downloads, strict=True))
 
-    def _task(self, step: str, member: int, **more: Any) -> dict[str, Any]:
-        known = None
-        if self.personal is not None:
-            known = trees.dump(self.personal.of(self.testing.streams[member].client))
-        return {"step": step, "member": member, "known": known, **more}
+    def _arrived(
+        self,
+        member: int,
+        stretch: Stretch,
+        presence: dict[int, NDArray[np.int64] | None],
+        waiting: dict[int, tuple[int, Parcel | None]],
+        traffic: dict[int, dict[str, float]],
+    ) -> None:
+        """Note what a client has done, with what its exchange cost, and that it waits for the next."""
+        times, every = presence[member], self.trial.test.sync_every
+        scores = []
+        for score in stretch.scores:
+            extra = traffic.get(score.slot, {})
+            if score.slot >= 0 and (score.slot + 1) % every == 0 and times is not None and times[score.slot] == AWAY:
+                extra = {"missed": 1.0}
+            scores.append(score._replace(values={**score.values, **extra}))
+        if stretch.paused is not None:
+            self.pending.members[member] = stretch.paused
+        else:
+            waiting[member] = (stretch.slot, stretch.upload)
+            self.pending.members.setdefault(member, Paused(stretch.slot, None, []))  # its state is fetched when due
+        self._heard(member, stretch._replace(scores=scores))
 
-    def _at_home(self, tasks: list[dict[str, Any]]) -> list[Any]:
-        """Results of tasks, each done by the worker that keeps the state of its client."""
-        results = dict(self.executor.run(b"", tasks, [self.homes[task["member"]] for task in tasks]))
-        return [results[index] for index in range(len(tasks))]
+    def _heard(self, member: int, stretch: Stretch) -> None:
+        self.pending.scores += stretch.scores
+        self.pending.figures += stretch.figures
+        self.at[member] = stretch.slot
+        if stretch.ended:
+            self.ended.add(member)
 
-    def _advance(self, member: int, paused: Paused) -> None:
-        if paused.slot == self.lengths[member]:
-            stream, paused = self.testing.streams[member], paused._replace(state=None)
-            classes = range(len(paused.tally[0]))
-            values = {f"correct/{c}": float(paused.tally[0][c]) for c in classes if paused.tally[1][c]}
-            values |= {f"count/{c}": float(paused.tally[1][c]) for c in classes if paused.tally[1][c]}
-            self.pending.scores.append(Score(stream.client, stream.name, -1, "", values))
-        self.at[member] = self.pending.members[member] = paused
+    def _presence(self, members: Sequence[int]) -> dict[int, NDArray[np.int64] | None]:
+        """Who exchanges when; None: whoever answers is there."""
+        table, seed, of = self.roster.availability.table, self.trial.seed, self.roster.members
+        return {
+            m: None if slots is None else table(seed, of[m].client, position, slots)
+            for position, m in enumerate(members)
+            for slots in [of[m].slots]
+        }
+
+    def _next_exchange(self, slot: int) -> int:
+        """The first exchange at or after a slot: exchanges are in the slots every-1, 2·every-1, ..."""
+        every = self.trial.test.sync_every
+        return (slot // every + 1) * every - 1
+
+    def _stop(self, times: NDArray[np.int64] | None, slot: int) -> int | None:
+        """The first exchange at or after this one in which a client takes part, if only with a late upload."""
+        if times is None:
+            return slot
+        return next((t for t in range(slot, len(times), self.trial.test.sync_every) if times[t] != AWAY), None)
+
+    def _own(self, member: int) -> tuple[Own, ...]:
+        return self.known.own(self.roster.members[member].client)
+
+    def _at_home(self, tasks: Sequence[Begin | GoOn | Save]) -> dict[int, Any]:
+        """Results of tasks by member, each done by the worker that keeps the state of its client."""
+        homes = [self.homes[task.member] for task in tasks]
+        results = dict(self.executor.run([[task] for task in tasks], homes))
+        return {task.member: results[index] for index, task in enumerate(tasks)}
 
     def _due(self, seconds: float) -> Iterator[Commit]:
         """Hand over what is pending, if the last time was so many seconds ago; later where saving itself takes long."""
         if self.progress is not None:
-            self.progress(sum(paused.slot for paused in self.at.values()), sum(self.lengths), "")
+            self.progress(sum(self.at.values()), sum(member.slots or 0 for member in self.roster.members), "")
         least = max(seconds, self.saving / MOST_SAVING) if seconds else 0.0
         if self.pending.members and time.monotonic() - self.since >= least:
             begin = time.monotonic()
             self._fetch_states()
             self.pending.servers = {name: (slot, trees.dump(server)) for name, (slot, server) in self.servers.items()}
+            self.saved.members.update(self.pending.members)
+            self.saved.servers.update(self.pending.servers)
             yield self.pending
-            self.since, self.pending, self.servers = time.monotonic(), Commit(), {}
+            self.since, self.pending, self.servers, self.losses = time.monotonic(), Commit(), {}, 0
             self.saving = self.since - begin
 
     def _fetch_states(self) -> None:
         """Those of clients that exchange are with the workers."""
         members = self.pending.members
-        away = [m for m, paused in members.items() if paused.state is None and paused.slot < self.lengths[m]]
-        if away:  # clients without an exchange may be at work just now
-            for m, state in zip(away, self._at_home([{"step": "state", "member": m} for m in away]), strict=True):
-                members[m] = members[m]._replace(state=state)
+        away = [m for m, paused in members.items() if paused.state is None and m not in self.ended]
+        for m, paused in self._at_home([Save(m) for m in away]).items():
+            if isinstance(paused, Lost):
+                del members[m]
+            else:
+                members[m] = paused

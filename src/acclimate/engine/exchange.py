@@ -10,7 +10,7 @@ from acclimate.contracts import Upload
 Arriving = tuple[int, Upload]  # the slot in which an upload reaches the server, and the upload
 
 
-class Server(NamedTuple):
+class Exchanging(NamedTuple):
     """The aggregator's state, and the last uploads of clients.
 
     `kept` is by member, oldest first; it stays empty where everybody is always there, or the aggregator wants none.

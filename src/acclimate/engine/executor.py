@@ -1,75 +1,154 @@
 """Who does the work: this process, or several with one torch thread each.
 
-A `Work` is installed once, then runs many tasks. Tasks and results are plain records whose nests are blobs
-(`trees.dump`) or parcels, which are opened to the same copies in this process and in another, so that no result can
-depend on where a task ran. Work may keep something between tasks that have the same home.
+An executor has met some clients. What they do from now on, a phase or a test, is installed once; then it does many
+tasks, each for one client, chunk by chunk. Tasks and results are plain records whose nests are parcels, which are opened
+to the same copies in this process and in another, so that no result can depend on where a task ran. A process may keep
+something between tasks that have the same home.
 """
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import pickle
 import signal
 import threading
 import traceback
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from acclimate.errors import AcclimateError, WorkerFailed
+from acclimate.engine.client import Clients
+from acclimate.errors import AcclimateError, WorkerFailed, WorkerLost
+from acclimate.scenarios.population import Population
+from acclimate.trees import Shared
+
+MOST_TRIES = 3  # of a task whose worker dies
+MOST_SHARED = 8  # parcels that a process remembers, besides lasting ones
+LOOK_SECONDS = 2.0  # between looks whether a silent worker was stopped
+
+
+class Doing(Protocol):
+    """Clients at work, in the process where they are."""
+
+    def do(self, task: Any) -> Any:
+        """One client's task."""
+
+    def fold(self, results: Iterable[tuple[Any, Any]]) -> Any:
+        """What is left of a chunk: tasks with their results, in order."""
 
 
 class Work(Protocol):
-    """Something workers can do; must be picklable."""
+    """A phase or a test, as clients need to know it; must be picklable."""
 
-    def prepare(self, common: bytes) -> Any:
-        """Decode what all tasks of one `run` share."""
-
-    def run(self, prepared: Any, task: Any) -> Any:
-        """Do one task."""
+    def open(self, clients: Clients) -> Doing: ...
 
 
 class Executor(Protocol):
-    """Runs the tasks of installed work."""
+    """Lets clients work."""
 
-    worked: Counter[int]  # tasks done by process id
+    worked: Counter[int]  # chunks done by process id
 
-    def install(self, work: Work) -> None: ...
+    def meet(self, people: Population) -> None:
+        """The clients whose work it is from now on."""
 
-    def run(self, common: bytes, tasks: Iterable[Any], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
-        """Results as they arrive, with the position of their task; tasks with the same home meet the same worker."""
+    def install(self, work: Work) -> None:
+        """What they do from now on."""
+
+    def run(self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
+        """What is left of each chunk, as it arrives, with its position; chunks with the same home meet one process."""
 
 
 class Serial:
     """Everything in this process, one task after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, people: Population | None = None) -> None:
         self.worked: Counter[int] = Counter()
+        self._people: Population | None = None
+        if people is not None:
+            self.meet(people)
+
+    def meet(self, people: Population) -> None:
+        if people is not self._people:
+            self._people, self._clients = people, Clients(people)
 
     def install(self, work: Work) -> None:
-        self._work = work
+        self._doing = work.open(self._clients)
 
-    def run(self, common: bytes, tasks: Iterable[Any], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
-        prepared = self._work.prepare(common)
-        for index, task in enumerate(tasks):
-            result = self._work.run(prepared, task)
+    def run(self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
+        for index, chunk in enumerate(chunks):
+            folded = self._doing.fold(_done(self._doing, chunk))
             self.worked[os.getpid()] += 1
-            yield index, result
+            yield index, folded
+
+
+class _Install(NamedTuple):
+    work: Work
+
+
+class _Meet(NamedTuple):
+    people: Population
+
+
+class _Chunk(NamedTuple):
+    tasks: Sequence[Any]
+
+
+class _Worker:
+    """A worker process, seen from its parent."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process: BaseProcess = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self._sent = _Remembered()
+
+    def send(self, what: _Meet | _Install | _Chunk) -> None:
+        if isinstance(what, _Meet):
+            self._sent = _Remembered()
+        buffer = io.BytesIO()
+        _Pickler(buffer, self._sent).dump(what)
+        self.pipe.send_bytes(buffer.getbuffer())
+
+    def receive(self) -> tuple[bool, Any]:
+        answer: tuple[bool, Any] = pickle.loads(self.pipe.recv_bytes())
+        return answer
+
+    def is_stopped(self) -> bool:
+        """Whether somebody has stopped it (SIGSTOP), so that it would never answer."""
+        with suppress(OSError, IndexError):
+            return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+        return False
+
+    def end(self) -> None:
+        self.pipe.close()
+        self.process.kill()
+        self.process.join()
 
 
 class Processes:
-    """Worker processes, started at the first use and kept until `close` (or the end of a `with` block)."""
+    """Worker processes, started at the first use and kept until `close` (or the end of a `with` block).
+
+    The chunk of a worker that dies or is stopped is done again by another in its place, with the same bits, since all
+    it needs came with it. Where chunks have homes, workers keep what no chunk brings along: all of them start anew, and
+    `WorkerLost` tells the caller to go on from what it saved last.
+    """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self.worked: Counter[int] = Counter()
-        self._pipes: list[Connection[Any, Any]] = []
-        self._processes: list[multiprocessing.process.BaseProcess] = []
+        self._workers: list[_Worker] = []
+        self._people: Population | None = None
+        self._work: Work | None = None
 
     def __enter__(self) -> Processes:
         return self
@@ -77,31 +156,46 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def install(self, work: Work) -> None:
-        if not self._processes:
-            self._start()
-        # A plain pickle: torch's own would open one file descriptor per tensor.
-        blob = pickle.dumps(work)
-        for pipe in self._pipes:
-            self._send(pipe, "install", blob)
+    def meet(self, people: Population) -> None:
+        if people is not self._people:
+            self._people, self._work = people, None
+            for worker in self._workers:
+                self._send(worker, _Meet(people))
 
-    def run(self, common: bytes, tasks: Iterable[Any], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
-        for pipe in self._pipes:
-            self._send(pipe, "common", common)
-        waiting = dict(zip(self._pipes, self._lines(tasks, homes), strict=True))
-        busy: dict[Connection[Any, Any], int] = {}
+    def install(self, work: Work) -> None:
+        self._work = work
+        if self._workers:
+            for worker in self._workers:
+                self._send(worker, _Install(work))
+        else:
+            with _interrupts_ignored():  # children inherit it: Ctrl-C is the parent's to handle
+                self._workers = [_Worker() for _ in range(self.workers)]
+            for worker in self._workers:
+                self._prepare(worker)
+
+    def run(self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
+        if not self._workers and self._work is not None:
+            self.install(self._work)
+        lines = self._lines(chunks, homes)
+        busy: dict[_Worker, tuple[int, _Chunk]] = {}
         try:
-            for pipe in self._pipes:
-                self._next(pipe, waiting[pipe], busy)
+            for worker, line in zip(list(self._workers), lines, strict=True):
+                self._next(worker, line, busy)
+            tries: Counter[int] = Counter()
             while busy:
-                for ready in wait(list(busy)):
-                    pipe = self._pipes[self._pipes.index(ready)]  # type: ignore[arg-type]
-                    ok, result = self._receive(pipe)
-                    index = busy.pop(pipe)
+                for place, (worker, answer) in self._answers(busy):
+                    index, chunk = busy.pop(worker)
+                    if answer is None:
+                        tries[index] += 1
+                        self._replace(place, homes is not None, tries[index] >= MOST_TRIES)
+                        self._send(self._workers[place], chunk)
+                        busy[self._workers[place]] = (index, chunk)
+                        continue
+                    ok, result = answer
                     if not ok:
                         raise result
-                    self._next(pipe, waiting[pipe], busy)
-                    self.worked[self._pid(pipe)] += 1
+                    self._next(worker, lines[place], busy)
+                    self.worked[worker.process.pid or 0] += 1
                     yield index, result
         except BaseException:
             if busy:  # answers still under way would be taken for those of the next run
@@ -110,67 +204,117 @@ class Processes:
 
     def close(self) -> None:
         """End the workers."""
-        for pipe in self._pipes:
-            pipe.close()
-        for process in self._processes:
-            process.terminate()
-            process.join()
-        self._pipes, self._processes = [], []
+        for worker in self._workers:
+            worker.end()
+        self._workers = []
 
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        with _interrupts_ignored():  # children inherit it: Ctrl-C is the parent's to handle
-            for _ in range(self.workers):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs,), daemon=True)
-                process.start()
-                theirs.close()
-                self._pipes.append(ours)
-                self._processes.append(process)
+    def _prepare(self, worker: _Worker) -> None:
+        assert self._people is not None and self._work is not None
+        self._send(worker, _Meet(self._people))
+        self._send(worker, _Install(self._work))
 
-    def _lines(self, tasks: Iterable[Any], homes: Sequence[int] | None) -> list[Iterator[tuple[int, Any]]]:
-        """What each worker takes its tasks from: one line for all, or its own where tasks have a home."""
+    def _replace(self, place: int, at_home: bool, hopeless: bool) -> None:
+        """Put a new worker where one died."""
+        lost = self._workers[place].process
+        lost.kill()
+        lost.join()
+        told = f"worker process {lost.pid} died (exit code {lost.exitcode})"
+        if hopeless:
+            self.close()
+            raise WorkerFailed(
+                f"{told}, as did those before it at the same task; it may have run out of memory. What was finished is "
+                "saved: run the same command again, with fewer --workers if it happens again"
+            )
+        if at_home:
+            self.close()
+            raise WorkerLost(f"{told}; what it kept is gone")
+        self._workers[place].pipe.close()
+        with _interrupts_ignored():
+            self._workers[place] = _Worker()
+        self._prepare(self._workers[place])
+
+    def _answers(
+        self, busy: dict[_Worker, tuple[int, _Chunk]]
+    ) -> list[tuple[int, tuple[_Worker, tuple[bool, Any] | None]]]:
+        """Who has answered what, in which place; None: it died or was stopped."""
+        ready = wait([worker.pipe for worker in busy], LOOK_SECONDS)
+        heard: list[tuple[int, tuple[_Worker, tuple[bool, Any] | None]]] = []
+        for place, worker in enumerate(self._workers):
+            if worker.pipe in ready:
+                try:
+                    heard.append((place, (worker, worker.receive())))
+                except (EOFError, OSError):
+                    heard.append((place, (worker, None)))
+            elif not ready and worker in busy and worker.is_stopped():
+                heard.append((place, (worker, None)))
+        return heard
+
+    def _lines(
+        self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None
+    ) -> list[Iterator[tuple[int, Sequence[Any]]]]:
+        """What each worker takes its chunks from: one line for all, or its own where chunks have a home."""
         if homes is None:
-            return [enumerate(tasks)] * len(self._pipes)
-        own: list[list[tuple[int, Any]]] = [[] for _ in self._pipes]
-        for index, (task, home) in enumerate(zip(tasks, homes, strict=True)):
-            own[home % len(own)].append((index, task))
+            return [enumerate(chunks)] * self.workers
+        own: list[list[tuple[int, Sequence[Any]]]] = [[] for _ in self._workers]
+        for index, (chunk, home) in enumerate(zip(chunks, homes, strict=True)):
+            own[home % len(own)].append((index, chunk))
         return [iter(line) for line in own]
 
     def _next(
         self,
-        pipe: Connection[Any, Any],
-        waiting: Iterator[tuple[int, Any]],
-        busy: dict[Connection[Any, Any], int],
+        worker: _Worker,
+        line: Iterator[tuple[int, Sequence[Any]]],
+        busy: dict[_Worker, tuple[int, _Chunk]],
     ) -> None:
-        for index, task in waiting:
-            self._send(pipe, "task", task)
-            busy[pipe] = index
+        for index, tasks in line:
+            chunk = _Chunk(tasks)
+            busy[worker] = (index, chunk)
+            self._send(worker, chunk)
             return
 
-    def _send(self, pipe: Connection[Any, Any], kind: str, what: Any) -> None:
-        try:
-            pipe.send((kind, what))
-        except OSError as error:
-            raise self._died(pipe) from error
+    def _send(self, worker: _Worker, what: _Meet | _Install | _Chunk) -> None:
+        with suppress(OSError):  # it is dead: noticed when it does not answer
+            worker.send(what)
 
-    def _receive(self, pipe: Connection[Any, Any]) -> tuple[bool, Any]:
-        try:
-            answer: tuple[bool, Any] = pipe.recv()
-        except (EOFError, OSError) as error:
-            raise self._died(pipe) from error
-        return answer
 
-    def _pid(self, pipe: Connection[Any, Any]) -> int:
-        return self._processes[self._pipes.index(pipe)].pid or 0
+class _Remembered(OrderedDict[int, Shared]):
+    """The shared parcels of one process: lasting ones for ever, of others the last few. Both ends keep the same."""
 
-    def _died(self, pipe: Connection[Any, Any]) -> WorkerFailed:
-        process = self._processes[self._pipes.index(pipe)]
-        process.join(1)
-        return WorkerFailed(
-            f"worker process {process.pid} died (exit code {process.exitcode}); it may have run out of memory. "
-            "What was finished is saved: run the same command again, with fewer --workers if it happens again"
-        )
+    def note(self, key: int, parcel: Shared) -> None:
+        self[key] = parcel
+        passing = [key for key, parcel in self.items() if not parcel.lasting]
+        for key in passing[:-MOST_SHARED]:
+            del self[key]
+
+
+class _Pickler(pickle.Pickler):
+    """Sends a shared parcel as a number where the other end has it already."""
+
+    def __init__(self, buffer: io.BytesIO, sent: _Remembered) -> None:
+        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+        self._sent = sent
+
+    def persistent_id(self, obj: Any) -> tuple[int, Any] | None:
+        if not isinstance(obj, Shared):
+            return None
+        if obj.key in self._sent:
+            return obj.key, None
+        self._sent.note(obj.key, obj)
+        return obj.key, (obj.seal(), obj.lasting)
+
+
+class _Unpickler(pickle.Unpickler):
+    """The other end of `_Pickler`."""
+
+    def __init__(self, blob: bytes, received: _Remembered) -> None:
+        super().__init__(io.BytesIO(blob))
+        self._received = received
+
+    def persistent_load(self, pid: tuple[int, Any]) -> Shared:
+        key, content = pid
+        if content is not None:
+            self._received.note(key, Shared(*content))
+        return self._received[key]
 
 
 def in_order(results: Iterable[tuple[int, Any]]) -> Iterator[Any]:
@@ -218,26 +362,32 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def _done(doing: Doing, tasks: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Tasks with their results, one at a time, so that only one is held."""
+    return ((task, doing.do(task)) for task in tasks)
+
+
 def _serve(pipe: Connection[Any, Any]) -> None:
     """A worker's life: until the parent closes the pipe or dies."""
     torch.set_num_threads(1)
+    received, clients = _Remembered(), None
     work: Work | None = None
-    common, prepared, fresh = b"", None, False
+    doing: Doing | None = None
     with suppress(EOFError, OSError):
         while True:
-            kind, what = pipe.recv()
-            if kind == "install":
-                work = pickle.loads(what)
-            elif kind == "common":
-                common, fresh = what, True
-            else:
-                assert work is not None
-                try:
-                    if fresh:
-                        prepared, fresh = work.prepare(common), False
-                    answer = (True, work.run(prepared, what))
-                except AcclimateError as error:
-                    answer = (False, error)
-                except Exception:
-                    answer = (False, WorkerFailed(f"unexpected error in a worker:\n{traceback.format_exc()}"))
-                pipe.send(answer)
+            what = _Unpickler(pipe.recv_bytes(), received).load()
+            if isinstance(what, _Meet):
+                received, clients = _Remembered(), Clients(what.people)
+                continue
+            if isinstance(what, _Install):
+                work, doing = what.work, None
+                continue
+            assert clients is not None and work is not None
+            try:
+                doing = work.open(clients) if doing is None else doing
+                answer = (True, doing.fold(_done(doing, what.tasks)))
+            except AcclimateError as error:
+                answer = (False, error)
+            except Exception:
+                answer = (False, WorkerFailed(f"unexpected error in a worker:\n{traceback.format_exc()}"))
+            pipe.send_bytes(pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))

@@ -1,169 +1,79 @@
-"""Running a phase: rounds of client updates, folded as they arrive, saved round by round."""
+"""The server's side of a phase: rounds of client updates, folded as they arrive, saved round by round."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
 from acclimate import trees
-from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Task
+from acclimate.contracts import Algorithm, Replies
 from acclimate.engine.checkpoint import Checkpoint, Metric
-from acclimate.engine.executor import Executor, Serial, chunks, in_order, one_thread
-from acclimate.engine.live import Live
+from acclimate.engine.client import Folded, Part, Training
+from acclimate.engine.executor import Executor, chunks, in_order, one_thread
+from acclimate.engine.known import Known, Outcome, Post
+from acclimate.engine.live import Build
+from acclimate.engine.roster import Roster
 from acclimate.engine.seeds import generator, seed_call
-from acclimate.errors import ConfigError
-from acclimate.scenarios.population import Population
-from acclimate.trees import Nest
+from acclimate.errors import ConfigError, PhaseFailed
+from acclimate.trees import Nest, Parcel
 
 Cohort = int | Literal["all"]
 Progress = Callable[[int, int, str], None]  # done, of how many, what just happened
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A finished phase: what it exports, to everybody and to each client."""
-
-    algorithm: Algorithm[Any, Any]
-    checkpoint: Checkpoint
-    round: int
-
-    def export(self, client: int | None) -> Knowledge:
-        """What a client takes from this phase; None: one that never took part."""
-        state = None if client is None else self.checkpoint.client(client, self.round)
-        server = trees.load(self.checkpoint.server(self.round))
-        return self.algorithm.export(server, None if state is None else trees.load(state))
-
-
-@dataclass(frozen=True)
-class Known:
-    """What all phases so far export; later phases replace what earlier ones exported under the same name."""
-
-    outcomes: Sequence[Outcome] = ()
-
-    @property
-    def personal(self) -> bool:
-        """Whether clients know different things."""
-        return any(outcome.checkpoint.has_clients() for outcome in self.outcomes)
-
-    def of(self, client: int | None) -> Knowledge:
-        """What a client knows; None: what everybody knows."""
-        known: Knowledge = {}
-        for outcome in self.outcomes:
-            known.update(outcome.export(client))
-        return known
-
-
-@dataclass(frozen=True)
-class Phase:
-    """The clients' side of a phase: what a worker needs to know of it."""
-
-    algorithm: Algorithm[Any, Any]
-    population: Population
-    build: Callable[[int | None], nn.Module]
-    seed: int
-    position: int
-    known: bytes  # what everybody knows
-    live: Live = field(init=False)
-    task: Task = field(init=False)
-
-    def __post_init__(self) -> None:
-        population = self.population
-        task = Task(
-            classes=population.classes,
-            shape=population.shape,
-            source=tuple(population.source),
-            build=self.build,
-            known=trees.load(self.known),
-            public=None if population.public is None else population.examples(population.public),
-        )
-        object.__setattr__(self, "live", Live(self.build))
-        object.__setattr__(self, "task", task)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.algorithm, self.population, self.build, self.seed, self.position, self.known)
-
-    def prepare(self, common: bytes) -> Nest:
-        return trees.load(common)
-
-    def run(self, server: Nest, task: dict[str, Any]) -> dict[str, Any]:
-        """One chunk of clients, one after another; their replies are folded before they travel."""
-        replies, states, traffic = Replies(self.algorithm.keeps), {}, {}
-        for id, state, known in zip(task["ids"], task["states"], task["known"], strict=True):
-            place = (self.seed, self.position, task["round"], id)
-            client = self.client(id, place, self.task.known if known is None else trees.load(known))
-            message = self.algorithm.broadcast(server, id)
-            if state is None:
-                seed_call(*place, "client_init")
-                before = self.algorithm.client_init(client)
-            else:
-                before = trees.load(state)
-            seed_call(*place, "client_update")
-            reply, after = self.algorithm.client_update(message, before, client)
-            replies.add(id, reply)
-            traffic[id] = (trees.nbytes(message), trees.nbytes(reply.update))
-            if id not in replies.left_out and after is not None:
-                states[id] = trees.dump(after)
-        return {"replies": trees.dump(replies.pack()), "states": states, "traffic": traffic}
-
-    def client(self, id: int, place: tuple[int, ...], known: Knowledge) -> Client:
-        train, validation = self.population.source[id]
-        return Client(
-            id=id,
-            train=self.population.examples(train),
-            validation=self.population.examples(validation),
-            task=self.task,
-            net=partial(self.live, client=id),
-            rng=generator(*place, "batches"),
-            known=known,
-        )
-
-
 def train(
     algorithm: Algorithm[Any, Any],
-    population: Population,
-    build: Callable[[int | None], nn.Module],
+    roster: Roster,
+    build: Build,
     *,
+    executor: Executor,
     rounds: int,
     cohort: Cohort = "all",
     keep_every: int | None = None,
     seed: int = 0,
     position: int = 0,
     known: Known | None = None,
-    executor: Executor | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Run a phase for `rounds` rounds, going on after the last round of `checkpoint`."""
-    known, executor, saved = known or Known(), executor or Serial(), checkpoint or Checkpoint()
-    ids = tuple(population.source)
+    known, saved, ids = known or Known(), checkpoint or Checkpoint(), roster.source
     if cohort != "all" and not 1 <= cohort <= len(ids):
         raise ConfigError([f"cohort: {cohort} clients asked for, 1 to {len(ids)} (or 'all') possible"], "a phase")
+    training = Training(algorithm, build, seed, position, ids, known.exports)
     with one_thread():
-        phase = Phase(algorithm, population, build, seed, position, trees.dump(known.of(None)))
         if saved.last() is None:
+            task = training.task(roster.classes, roster.shape)
             seed_call(seed, position, 0, "init")
-            saved.commit(0, trees.dump(algorithm.init(phase.task)), keep=bool(keep_every))
+            saved.commit(0, trees.dump(algorithm.init(task)), keep=bool(keep_every))
         done = saved.last() or 0
         if done < rounds:
-            executor.install(phase)
+            executor.install(training)
         blob = saved.server(done)
+        server = trees.load(blob)
         for round in range(done + 1, rounds + 1):
-            replies, states, metrics = _gather(executor, blob, _tasks(round, ids, cohort, phase, saved, known))
-            if len(replies):
+            took_part = sample(seed, position, round, ids, cohort)
+            folded = _gather(executor.run(_parts(training, server, round, took_part, saved, known)))
+            if folded.replies.weight > 0:
                 seed_call(seed, position, round, "server_update")
-                blob = trees.dump(algorithm.server_update(trees.load(blob), replies))
-            keep = bool(keep_every) and round % (keep_every or 1) == 0
+                blob = trees.dump(algorithm.server_update(server, folded.replies))
+                server = trees.load(blob)  # the same bits and layout as for whoever resumes
+            metrics = _metrics(folded)
             rows: list[Metric] = [(round, id, name, value) for id, m in metrics.items() for name, value in m.items()]
-            saved.commit(round, blob, states, rows, keep)
+            keep = bool(keep_every) and round % (keep_every or 1) == 0
+            saved.commit(round, blob, {id: state.seal() for id, state in folded.states.items()}, rows, keep)
             if progress is not None:
-                progress(round, rounds, _headline(replies, metrics))
-    return Outcome(algorithm, saved, rounds)
+                progress(round, rounds, _headline(folded.replies, metrics))
+    if not saved.was_useful():
+        raise PhaseFailed(
+            f"phase {type(algorithm).__name__}: in none of its {rounds} rounds could any client's reply be used, since "
+            "all had values that are not finite; a smaller learning rate is the usual remedy"
+        )
+    return Outcome(algorithm, saved, rounds, seed, position, ids[0])
 
 
 def sample(seed: int, position: int, round: int, ids: Sequence[int], cohort: Cohort) -> Sequence[int]:
@@ -174,52 +84,58 @@ def sample(seed: int, position: int, round: int, ids: Sequence[int], cohort: Coh
     return [ids[i] for i in chosen.sort().values.tolist()]
 
 
-def _tasks(
-    round: int, ids: Sequence[int], cohort: Cohort, phase: Phase, saved: Checkpoint, known: Known
-) -> Iterator[dict[str, Any]]:
-    personal = known.personal
-    for chunk in chunks(sample(phase.seed, phase.position, round, ids, cohort)):
-        yield {
-            "round": round,
-            "ids": chunk,
-            "states": [saved.client(id) for id in chunk],
-            "known": [trees.dump(known.of(id)) if personal else None for id in chunk],
-        }
+def at_round(outcome: Outcome, round: int) -> Outcome:
+    """The same phase after an earlier kept round."""
+    return replace(outcome, round=round)
 
 
-def _gather(
-    executor: Executor, blob: bytes, tasks: Iterator[dict[str, Any]]
-) -> tuple[Replies, dict[int, bytes], dict[int, dict[str, float]]]:
+def _parts(
+    training: Training, server: Nest, round: int, ids: Sequence[int], saved: Checkpoint, known: Known
+) -> Iterator[list[Part]]:
+    """Everybody's task, in chunks."""
+    post = Post()
+    for chunk in chunks(ids):
+        parts = []
+        for id in chunk:
+            seed_call(training.seed, training.position, round, id, "broadcast")
+            message, state = training.algorithm.broadcast(server, id), saved.client(id)
+            parts.append(Part(id, round, post.parcel(message), None if state is None else Parcel(state), known.own(id)))
+        yield parts
+
+
+def _gather(results: Iterator[tuple[int, Folded]]) -> Folded:
     """Fold the chunks in their order, whichever arrives first."""
-    replies: Replies | None = None
-    states: dict[int, bytes] = {}
-    traffic: dict[int, tuple[int, int]] = {}
-    for result in in_order(executor.run(blob, tasks)):
-        chunk = Replies.unpack(trees.load(result["replies"]))
-        if replies is None:
-            replies = chunk
+    folded: Folded | None = None
+    for chunk in in_order(results):
+        if folded is None:
+            folded = chunk
         else:
-            replies.merge(chunk)
-        states.update(result["states"])
-        traffic.update(result["traffic"])
-    assert replies is not None
-    metrics = {
-        id: {**values, "bytes_down": traffic[id][0], "bytes_up": traffic[id][1]}
+            folded.replies.merge(chunk.replies)
+            folded.states.update(chunk.states)
+            folded.traffic.update(chunk.traffic)
+    assert folded is not None
+    return folded
+
+
+def _metrics(folded: Folded) -> dict[int, dict[str, float]]:
+    replies = folded.replies
+    metrics: dict[int, dict[str, float]] = {
+        id: {**values, "bytes_down": folded.traffic[id][0], "bytes_up": folded.traffic[id][1]}
         | ({"left_out": 1.0} if id in replies.left_out else {})
         for id, values in replies.metrics.items()
     }
-    return replies, states, metrics
+    return metrics | {id: {"lost": 1.0} for id in replies.lost}
 
 
 def _headline(replies: Replies, metrics: dict[int, dict[str, float]]) -> str:
     losses = [m["loss"] for id, m in metrics.items() if "loss" in m and id not in replies.left_out]
     text = f"loss {sum(losses) / len(losses):.4f}" if losses else f"{len(replies)} clients"
     if replies.left_out:
-        named = ", ".join(map(str, itertools.islice(replies.left_out, 5)))
-        text += f"; left out for values that are not finite: {len(replies.left_out)} (clients {named})"
+        text += f"; left out for values that are not finite: {_named(replies.left_out)}"
+    if replies.lost:
+        text += f"; never answered: {_named(list(replies.lost))}"
     return text
 
 
-def at_round(outcome: Outcome, round: int) -> Outcome:
-    """The same phase after an earlier kept round."""
-    return replace(outcome, round=round)
+def _named(clients: Sequence[int]) -> str:
+    return f"{len(clients)} (clients {', '.join(map(str, itertools.islice(clients, 5)))})"

@@ -41,6 +41,16 @@ TRAINING = {
         "Karimireddy et al., ICML 2020",
     ),
     "fedper": Entry("acclimate.training.fedper:FedPer", "keep the head on the client", "Arivazhagan et al., 2019"),
+    "fedrep": Entry(
+        "acclimate.training.fedrep:FedRep",
+        "train the head, which stays, and then the body",
+        "Collins et al., ICML 2021",
+    ),
+    "fedrod": Entry(
+        "acclimate.training.fedrod:FedRoD",
+        "a generic model and a personal head beside its own",
+        "Chen & Chao, ICLR 2022",
+    ),
     "fedbn": Entry("acclimate.training.fedbn:FedBN", "keep normalisation layers on the client", "Li et al., ICLR 2021"),
     "q-ffl": Entry("acclimate.training.qffl:QFFL", "give clients with high loss more say", "Li et al., ICLR 2020"),
 }

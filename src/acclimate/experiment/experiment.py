@@ -38,7 +38,7 @@ class PhaseChoice:
     @property
     def trains(self) -> bool:
         """Whether it makes a model (else it is a calibration)."""
-        return "model" in self.algorithm.target.exports
+        return "model" in self.algorithm.make().exports
 
     def plain(self) -> dict[str, Any]:
         return {

@@ -227,10 +227,10 @@ class _Reader:
         return None
 
     def _check_needs(self, adapter: Chosen, phases: Sequence[PhaseChoice], path: str) -> None:
-        exported = {name for phase in phases for name in phase.algorithm.target.exports}
+        exported = {name for phase in phases for name in phase.algorithm.make().exports}
         for name in ("model", *adapter.target.needs):
             if name not in exported:
-                by = [phase for phase, entry in PHASES.items() if name in entry.load().exports]
+                by = [phase for phase, entry in PHASES.items() if name in entry.load()().exports]
                 self.problems.append(
                     f"{path}: adapter '{adapter.name}' needs '{name}', exported by no phase; add: {', '.join(by)}"
                 )

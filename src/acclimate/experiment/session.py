@@ -11,10 +11,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from acclimate import trees
+from acclimate.contracts import AdapterRecipe
 from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.evaluate import check_knowledge, evaluate
 from acclimate.engine.executor import Executor
-from acclimate.engine.train import Known, Outcome, at_round, train
+from acclimate.engine.known import Known, Outcome
+from acclimate.engine.roster import roster
+from acclimate.engine.train import at_round, train
 from acclimate.errors import NothingSelected
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.cache import phase_path
@@ -113,14 +116,13 @@ class Session:
     ) -> None:
         """Train what is missing, choose what is to be chosen, test."""
         known = Known([self.phase(system, i, seed, population, build, done, title) for i in range(len(system.phases))])
-        check_knowledge(known, system.adapter.target.needs, tested.streams)
-        first = tested.streams[0].client
-        knowledge = known.of(first)
-        needed = {name: knowledge[name] for name in ("model", *system.adapter.target.needs)}
-        self.store.note(self.run, system.name, seed, "knowledge_bytes", trees.nbytes(needed))
-        for name in system.adapter.target.needs:  # ATP's rates, a chosen block: what a report can draw or name
-            if not known.personal and trees.nbytes(knowledge[name]) <= MOST_NOTED_BYTES:
-                self.store.note(self.run, system.name, seed, f"knowledge {name}", knowledge[name])
+        needs = system.adapter.target.needs
+        check_knowledge(known, needs, [stream.client for stream in tested.streams])
+        sent = known.sent(tested.streams[0].client, ("model", *needs))
+        self.store.note(self.run, system.name, seed, "knowledge_bytes", trees.nbytes(sent))
+        for name, value in known.of(None).items():  # ATP's rates, a chosen block: what a report can draw or name
+            if name in needs and trees.nbytes(value) <= MOST_NOTED_BYTES:
+                self.store.note(self.run, system.name, seed, f"knowledge {name}", value)
         test = partial(self.test, system, seed=seed, build=build, title=title)
         validation = population.validation_streams()
         if system.tune:
@@ -193,9 +195,10 @@ class Session:
             checkpoint = Checkpoint(path)
             self._open.append(checkpoint)
             with self._shown(f"{title}: {choice.algorithm.name}", choice.rounds) as step:
+                self.executor.meet(population)
                 outcome = train(
                     choice.algorithm.make(),
-                    population,
+                    roster(population),
                     build,
                     rounds=choice.rounds,
                     cohort=choice.cohort,
@@ -233,16 +236,16 @@ class Session:
         recipe = self._recipe(adapter, system.aggregator, known, population, seed, phase)
         taken = self.store.take(unit, recipe)
         if taken is None:
-            total = sum(len(stream.slots(self.experiment.test.batch_size)) for stream in streams)
+            members = roster(population, self.experiment.test.batch_size, streams)
+            total = sum(member.slots or 0 for member in members.members)
             with self._shown(f"{title}: testing {what}", total) as step:
+                self.executor.meet(population)
                 for commit in evaluate(
-                    partial(adapter.target, **adapter.options),
-                    population,
+                    AdapterRecipe(adapter.target, adapter.options),
+                    members,
                     build,
                     known,
-                    needs=adapter.target.needs,
                     aggregator=system.aggregator.make() if system.aggregator else None,
-                    streams=streams,
                     test=self.experiment.test,
                     seed=seed,
                     executor=self.executor,

@@ -9,15 +9,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from acclimate.errors import UnsupportedModel
+from acclimate.models.extended import is_extra
 
 
 def head_of(net: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
-    """The last `nn.Linear` of a model with its name, or the one named.
+    """The last `nn.Linear` of a model with its name, or the one named; what a method has added does not count.
 
     >>> head_of(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))[0]
     '2'
     """
-    linears = {n: m for n, m in net.named_modules() if isinstance(m, nn.Linear)}
+    linears = {n: m for n, m in net.named_modules() if isinstance(m, nn.Linear) and not is_extra(n)}
     if name is not None and name not in linears:
         raise UnsupportedModel(
             f"{type(net).__name__} has no linear layer '{name}'; it has: {', '.join(linears) or 'none'}"

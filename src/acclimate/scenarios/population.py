@@ -21,7 +21,7 @@ from acclimate.data import image_shifts
 from acclimate.data.dataset import Dataset
 from acclimate.data.folders import cache_folder, write_whole
 from acclimate.data.image_shifts import Clean, Shift
-from acclimate.examples import Examples, Images
+from acclimate.examples import Examples, Images, Unlabelled
 from acclimate.scenarios.availability import ALWAYS, Availability
 
 CLEAN = Clean()
@@ -93,6 +93,12 @@ class Stream(NamedTuple):
             for start in range(0, len(held.rows), size)
         ]
 
+    def length(self, batch_size: int | str) -> int:
+        """How many batches that makes."""
+        if batch_size == "all":
+            return 1
+        return sum(-(-len(held.rows) // int(batch_size)) for _, held in self.segments)
+
 
 @dataclass(frozen=True)
 class Population:
@@ -117,6 +123,12 @@ class Population:
         """Rows as labelled images."""
         images, labels = self.pools[held.pool]
         return Examples(images, torch.from_numpy(labels[held.rows]), torch.from_numpy(held.rows))
+
+    def unlabelled(self) -> Unlabelled | None:
+        """The images that everybody has."""
+        if self.public is None:
+            return None
+        return Unlabelled(self.pools[self.public.pool][0], torch.from_numpy(self.public.rows))
 
     def validation_streams(self) -> list[Stream]:
         """The source clients' validation parts as streams: what choices may be made on."""

@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS row (
     PRIMARY KEY (run, system, seed, phase, round, client, stream, slot, metric)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS paused (
     run INTEGER, system TEXT, seed INTEGER, phase TEXT, member INTEGER, slot INTEGER, state BLOB, tally TEXT,
-    PRIMARY KEY (run, system, seed, phase, member)) WITHOUT ROWID;
+    welcomed BLOB, PRIMARY KEY (run, system, seed, phase, member)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS server (
     run INTEGER, system TEXT, seed INTEGER, phase TEXT, stream TEXT, slot INTEGER, state BLOB,
     PRIMARY KEY (run, system, seed, phase, stream)) WITHOUT ROWID;
@@ -135,9 +135,9 @@ class Store:
                 "INSERT INTO figure VALUES (?, ?, ?, ?, ?, ?, ?, ?)", ((*unit, *f) for f in commit.figures)
             )
             self._db.executemany(
-                "INSERT OR REPLACE INTO paused VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO paused VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    (*unit, m, p.slot, None if p.state is None else p.state.seal(), json.dumps(p.tally))
+                    (*unit, m, p.slot, _sealed(p.state), json.dumps(p.tally), _sealed(p.welcomed))
                     for m, p in commit.members.items()
                 ),
             )
@@ -148,12 +148,12 @@ class Store:
 
     def resume(self, unit: Unit) -> Resume:
         """Where a test stands."""
-        members = self._db.execute(f"SELECT member, slot, state, tally FROM paused {_UNIT}", unit)
+        members = self._db.execute(f"SELECT member, slot, state, tally, welcomed FROM paused {_UNIT}", unit)
         servers = self._db.execute(f"SELECT stream, slot, state FROM server {_UNIT}", unit)
         return Commit(
             members={
-                m: Paused(slot, None if state is None else Parcel(state), json.loads(tally))
-                for m, slot, state, tally in members
+                m: Paused(slot, _parcel(state), json.loads(tally), _parcel(welcomed))
+                for m, slot, state, tally, welcomed in members
             },
             servers={stream: (slot, state) for stream, slot, state in servers},
         )
@@ -230,6 +230,14 @@ def _united(before: dict[str, str], versions: dict[str, str]) -> dict[str, str]:
     """All versions that were used, the first ones first."""
     used = {key: [*before.get(key, value).split(", "), *value.split(", ")] for key, value in versions.items()}
     return {**before, **{key: ", ".join(dict.fromkeys(names)) for key, names in used.items()}}
+
+
+def _sealed(parcel: Parcel | None) -> bytes | None:
+    return None if parcel is None else parcel.seal()
+
+
+def _parcel(blob: bytes | None) -> Parcel | None:
+    return None if blob is None else Parcel(blob)
 
 
 def _now() -> str:

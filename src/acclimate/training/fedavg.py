@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from torch import nn
 
 from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
-from acclimate.losses import Term
 from acclimate.params import Params
-from acclimate.sgd import LocalSGD
+from acclimate.sgd import LocalSGD, Loss, cross_entropy
+
+S = TypeVar("S")
+
+
+class Global(NamedTuple):
+    """The model that everybody is sent."""
+
+    w: Params
+    round: int  # t, of the phase
 
 
 @dataclass(frozen=True)
-class FedAvg(Algorithm[Params, None]):
-    """Average the clients' models, weighted by their number of examples; batch statistics too."""
+class Averaging(Algorithm[S, None]):
+    """What all have in common that train the server's model on the clients and send it back whole."""
 
     local: LocalSGD = LocalSGD()
 
-    def term(self) -> Term | None:
-        """What a client adds to its loss."""
-        return None
+    def loss(self, net: nn.Module, w: Params) -> Loss:
+        """What a client goes down, from the model it was sent."""
+        return cross_entropy(net)
 
-    def init(self, task: Task) -> Params:
-        return task.start()  # w_0
-
-    def client_update(self, w: Params, state: None, client: Client) -> tuple[Reply, None]:
-        net = client.net(w)
-        fit = self.local.fit(net, client.train, client.rng, term=self.term(), anchor=w)  # w_k
+    def client_update(self, server: Global, state: None, client: Client) -> tuple[Reply, None]:
+        net = client.net(server.w)
+        fit = self.local.fit(net, client.train, client.rng, self.loss(net, server.w), round=server.round)  # w_k
         return Reply(params.of(net), len(client.train), {"loss": fit.loss}), None
 
-    def server_update(self, w: Params, replies: Replies) -> Params:
-        mean: Params = replies.mean()  # w_{t+1} = Σ_k (n_k / n) w_k
-        return mean
+    def export(self, server: Global, state: None, client: int) -> Knowledge:
+        return {"model": server.w}
 
-    def export(self, w: Params, state: None) -> Knowledge:
-        return {"model": w}
+
+@dataclass(frozen=True)
+class FedAvg(Averaging[Global]):
+    """Average the clients' models, weighted by their number of examples; batch statistics too."""
+
+    def init(self, task: Task) -> Global:
+        return Global(task.start(), 0)  # w_0
+
+    def server_update(self, server: Global, replies: Replies) -> Global:
+        return Global(replies.mean(), server.round + 1)  # w_{t+1} = Σ_k (n_k / n) w_k

@@ -14,6 +14,6 @@ from acclimate.training.fedper import FedPer
 class FedBN(FedPer):
     """Average all but the normalisation layers, which stay on the client with their statistics."""
 
-    def personal(self, net: nn.Module) -> set[str]:
+    def stays(self, net: nn.Module) -> set[str]:
         layers = tuple(f"{name}." for name in norm_layers(net, "fedbn"))
         return {name for name in net.state_dict() if name.startswith(layers)}

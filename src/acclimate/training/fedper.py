@@ -10,39 +10,45 @@ from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
 from acclimate.models.head import head_of
 from acclimate.params import Params
-from acclimate.sgd import LocalSGD
+from acclimate.sgd import Fit, LocalSGD
+from acclimate.training.fedavg import Global
 
 
 @dataclass(frozen=True)
-class FedPer(Algorithm[Params, Params]):
+class FedPer(Algorithm[Global, Params]):
     """Average the body (W_B) and keep the head (W_P) on the client."""
+
+    personal = ("model",)
 
     local: LocalSGD = LocalSGD()
 
-    def personal(self, net: nn.Module) -> set[str]:
+    def stays(self, net: nn.Module) -> set[str]:
         """The names of the tensors that never leave a client."""
         head = head_of(net)[1]
         own = {id(tensor) for tensor in head.parameters()}
         return {name for name, tensor in net.named_parameters() if id(tensor) in own}
 
-    def init(self, task: Task) -> Params:
-        w, own = task.start(), self.personal(task.build(None))
-        return params.select(w, lambda name: name not in own)  # W_B
+    def fit(self, net: nn.Module, client: Client, round: int) -> Fit:
+        """A client's training in one round."""
+        return self.local.fit(net, client.train, client.rng, round=round)
+
+    def init(self, task: Task) -> Global:
+        w, own = task.start(), self.stays(task.build(None))
+        return Global(params.select(w, lambda name: name not in own), 0)  # W_B
 
     def client_init(self, client: Client) -> Params:
-        w, own = client.task.start(client.id), self.personal(client.task.build(client.id))
+        w, own = client.start(), self.stays(client.task.build(client.id))
         return params.select(w, own.__contains__)  # W_P of this client
 
-    def client_update(self, body: Params, own: Params, client: Client) -> tuple[Reply, Params]:
-        net = client.net({**body, **own})
-        fit = self.local.fit(net, client.train, client.rng)
+    def client_update(self, server: Global, own: Params, client: Client) -> tuple[Reply, Params]:
+        net = client.net({**server.w, **own})
+        fit = self.fit(net, client, server.round)
         after = params.of(net)
-        reply = Reply({name: after[name] for name in body}, len(client.train), {"loss": fit.loss})
+        reply = Reply({name: after[name] for name in server.w}, len(client.train), {"loss": fit.loss})
         return reply, {name: after[name] for name in own}
 
-    def server_update(self, body: Params, replies: Replies) -> Params:
-        mean: Params = replies.mean()
-        return mean
+    def server_update(self, server: Global, replies: Replies) -> Global:
+        return Global(replies.mean(), server.round + 1)
 
-    def export(self, body: Params, own: Params | None) -> Knowledge:
-        return {} if own is None else {"model": {**body, **own}}
+    def export(self, server: Global, own: Params | None, client: int) -> Knowledge:
+        return {} if own is None else {"model": {**server.w, **own}}

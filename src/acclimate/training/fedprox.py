@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acclimate.losses import Term
+from torch import Tensor, nn
+
 from acclimate.options import NonNegative
+from acclimate.params import Params
+from acclimate.sgd import Loss
 from acclimate.terms import Proximal
 from acclimate.training.fedavg import FedAvg
 
@@ -16,5 +19,10 @@ class FedProx(FedAvg):
 
     mu: NonNegative = 0.01  # μ
 
-    def term(self) -> Term:
-        return Proximal(self.mu)  # h_k(w; w_t) = F_k(w) + μ/2 ‖w − w_t‖², eq. (2)
+    def loss(self, net: nn.Module, w: Params) -> Loss:
+        own, near = super().loss(net, w), Proximal(self.mu)
+
+        def h(x: Tensor, y: Tensor) -> Tensor:
+            return own(x, y) + near(net, x, w, None)  # h_k(w; w_t) = F_k(w) + μ/2 ‖w − w_t‖², eq. (2)
+
+        return h

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate import params
-from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
+from acclimate.contracts import Client, Replies, Reply
 from acclimate.examples import Examples
 from acclimate.options import NonNegative
 from acclimate.params import Params
-from acclimate.sgd import LocalSGD
+from acclimate.training.fedavg import FedAvg, Global
 
 
 class Update(NamedTuple):
@@ -26,7 +26,7 @@ class Update(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QFFL(Algorithm[Params, None]):
+class QFFL(FedAvg):
     """Minimise Σ_k F_k^(q+1) / (q + 1): the worse off a client is, the more its update counts.
 
     q = 0 gives the plain mean of the clients' models, each client counted once (the paper draws clients in proportion
@@ -34,17 +34,13 @@ class QFFL(Algorithm[Params, None]):
     Batch statistics have no gradient and are averaged.
     """
 
-    local: LocalSGD = LocalSGD()
     q: NonNegative = 1.0
 
-    def init(self, task: Task) -> Params:
-        return task.start()  # w_0
-
-    def client_update(self, w: Params, state: None, client: Client) -> tuple[Reply, None]:
-        net = client.net(w)
+    def client_update(self, server: Global, state: None, client: Client) -> tuple[Reply, None]:
+        net, w = client.net(server.w), server.w
         f = mean_loss(net, client.train) + 1e-10  # F_k(w^t); not zero, for its powers
-        self.local.fit(net, client.train, client.rng)  # w̄_k
-        lipschitz = 1 / self.local.lr  # L
+        self.local.fit(net.train(), client.train, client.rng, round=server.round)  # w̄_k
+        lipschitz = 1 / self.local.rate(server.round)  # L
         after = params.of(net)
         step = {name: lipschitz * (w[name] - after[name]) for name, _ in net.named_parameters()}  # Δw_k
         delta = {name: f**self.q * tensor for name, tensor in step.items()}  # Δ_k = F_k^q Δw_k
@@ -53,14 +49,11 @@ class QFFL(Algorithm[Params, None]):
         statistics = {name: tensor for name, tensor in after.items() if name not in step}
         return Reply(Update(delta, h, statistics), metrics={"loss": f}), None
 
-    def server_update(self, w: Params, replies: Replies) -> Params:
+    def server_update(self, server: Global, replies: Replies) -> Global:
         mean: Update = replies.mean()
         # w − Σ_k Δ_k / Σ_k h_k
-        moved = {name: w[name] - (delta / mean.h).to(delta.dtype) for name, delta in mean.delta.items()}
-        return {name: {**moved, **mean.statistics}[name] for name in w}
-
-    def export(self, w: Params, state: None) -> Knowledge:
-        return {"model": w}
+        moved = {name: server.w[name] - (delta / mean.h).to(delta.dtype) for name, delta in mean.delta.items()}
+        return Global({name: {**moved, **mean.statistics}[name] for name in server.w}, server.round + 1)
 
 
 @torch.no_grad()

@@ -12,16 +12,17 @@ from acclimate.params import Params
 from acclimate.sgd import LocalSGD
 
 
-class Server(NamedTuple):
+class State(NamedTuple):
     """The server's model and control variate."""
 
     x: Params
     c: Params
     clients: int  # N
+    round: int  # of the phase
 
 
 @dataclass(frozen=True)
-class Scaffold(Algorithm[Server, Params]):
+class Scaffold(Algorithm[State, Params]):
     """Correct every local gradient by c − c_i, the difference of the server's and the client's drift.
 
     The paper's local steps are plain SGD; with momentum or weight decay c_i no longer estimates a gradient,
@@ -31,28 +32,31 @@ class Scaffold(Algorithm[Server, Params]):
     local: LocalSGD = LocalSGD()
     lr: Positive = 1.0  # η_g
 
-    def init(self, task: Task) -> Server:
+    def init(self, task: Task) -> State:
         x = task.start()
         c = {name: x[name] * 0 for name, _ in task.build(None).named_parameters()}
-        return Server(x, c, len(task.source))
+        return State(x, c, len(task.source), 0)
 
     def client_init(self, client: Client) -> Params:
         net = client.task.build(client.id)
         return {name: params.copy(tensor) * 0 for name, tensor in net.named_parameters()}  # c_i = 0
 
-    def client_update(self, server: Server, c_i: Params, client: Client) -> tuple[Reply, Params]:
+    def client_update(self, server: State, c_i: Params, client: Client) -> tuple[Reply, Params]:
         net = client.net(server.x)
-        fit = self.local.fit(net, client.train, client.rng, correction=params.sub(server.c, c_i))
+        fit = self.local.fit(net, client.train, client.rng, round=server.round, correction=params.sub(server.c, c_i))
         y = params.of(net)
-        step = fit.steps * self.local.lr  # K η_l
+        step = fit.steps * self.local.rate(server.round)  # K η_l
         c_new = {k: c_i[k] - server.c[k] + (server.x[k] - y[k]) / step for k in c_i}  # c_i⁺, option II
         return Reply((y, params.sub(c_new, c_i)), metrics={"loss": fit.loss}), c_new
 
-    def server_update(self, server: Server, replies: Replies) -> Server:
+    def server_update(self, server: State, replies: Replies) -> State:
         y, delta = replies.mean()  # unweighted: (1/|S|) Σ_i
         x = {k: server.x[k] + self.lr * (y[k] - server.x[k]) if k in server.c else y[k] for k in y}
         c = params.add(server.c, delta, len(replies) / server.clients)  # c + (|S|/N) Δc
-        return Server(x, c, server.clients)
+        return State(x, c, server.clients, server.round + 1)
 
-    def export(self, server: Server, state: Params | None) -> Knowledge:
-        return {"model": server.x}
+    def release(self, server: State, id: int) -> Params:
+        return server.x
+
+    def export(self, x: Params, state: Params | None, client: int) -> Knowledge:
+        return {"model": x}

@@ -1,0 +1,109 @@
+"""What clients send back in a round, folded as it arrives."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from acclimate import params, trees
+from acclimate.trees import Nest
+
+
+class Reply(NamedTuple):
+    """What a client sends back. A weight of zero is a weight: such a reply counts for nothing in a mean."""
+
+    update: Nest
+    weight: float = 1.0
+    metrics: dict[str, float] = {}  # noqa: RUF012  (never changed)
+
+
+class Replies:
+    """A round's replies, folded into a weighted sum as they arrive: memory does not grow with the cohort.
+
+    >>> replies = Replies()
+    >>> replies.add(0, Reply(torch.tensor(1.0), weight=1))
+    >>> replies.add(1, Reply(torch.tensor(4.0), weight=2))
+    >>> replies.mean(), len(replies)
+    (tensor(3.), 2)
+    """
+
+    def __init__(self, keeps: bool = False) -> None:
+        self.metrics: dict[int, dict[str, float]] = {}  # of each client, also of those left out
+        self.left_out: list[int] = []  # clients whose reply was not finite
+        self.lost: dict[int, str] = {}  # clients that never answered, and why
+        self.weight = 0.0  # of all replies together
+        self._keeps = keeps
+        self._kept: list[tuple[int, Reply]] = []
+        self._count = 0
+        self._sums: list[Tensor] = []
+        self._types: list[str] = []
+        self._skeleton: str | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, client: int, reply: Reply) -> None:
+        """Fold one client's reply in. One that is not finite is left out and remembered by name."""
+        self.metrics[client] = dict(reply.metrics)
+        tensors, skeleton = trees.flatten(reply.update)
+        # float64: the mean of equal models is that model, to the bit.
+        weighted = [tensor.detach().double() * reply.weight for tensor in tensors]
+        # A sum is finite only if everything in it is: one pass instead of a mask.
+        finite = math.isfinite(reply.weight) and all(math.isfinite(tensor.sum()) for tensor in weighted)
+        if reply.weight < 0 or not finite:
+            self.left_out.append(client)
+            return
+        self._fold(skeleton, [str(tensor.dtype) for tensor in tensors], weighted, reply.weight, 1)
+        if self._keeps:
+            self._kept.append((client, reply))
+
+    def merge(self, later: Replies) -> None:
+        """Fold in the replies of the next chunk of clients."""
+        self.metrics.update(later.metrics)
+        self.left_out.extend(later.left_out)
+        self.lost.update(later.lost)
+        self._kept.extend(later._kept)
+        if later._skeleton is not None:
+            self._fold(later._skeleton, later._types, later._sums, later.weight, later._count)
+
+    def mean(self) -> Nest:
+        """Σ_k (weight_k / Σ weight) · update_k."""
+        return self._divided(self.weight)
+
+    def sum(self) -> Nest:
+        """Σ_k weight_k · update_k."""
+        return self._divided(1.0)
+
+    def items(self) -> list[tuple[int, Reply]]:
+        """Every reply with its client; only for algorithms that declare `keeps = True`."""
+        if not self._keeps:
+            raise ValueError("replies were folded as they arrived; set `keeps = True` on the algorithm")
+        return list(self._kept)
+
+    def __getstate__(self) -> bytes:
+        return trees.dump(vars(self))  # one blob: on its way to another process it is far shorter than many tensors
+
+    def __setstate__(self, blob: bytes) -> None:
+        vars(self).update(trees.load(blob))
+
+    def _divided(self, by: float) -> Nest:
+        if self._skeleton is None or not by:
+            raise ValueError("no client's reply could be used, so there is neither a mean nor a sum")
+        values = [
+            params.cast(total / by, getattr(torch, kind.removeprefix("torch.")))
+            for total, kind in zip(self._sums, self._types, strict=True)
+        ]
+        return trees.unflatten(values, self._skeleton)
+
+    def _fold(self, skeleton: str, types: list[str], sums: list[Tensor], weight: float, count: int) -> None:
+        if self._skeleton is None:
+            self._skeleton, self._types, self._sums = skeleton, types, sums
+        elif (self._skeleton, self._types) != (skeleton, types):
+            raise ValueError("replies of one round differ in structure and cannot be averaged")
+        else:
+            self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)]
+        self.weight += weight
+        self._count += count
