@@ -2,10 +2,11 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import toys
 from acclimate import params
-from acclimate.sgd import LocalSGD
+from acclimate.sgd import Group, LocalSGD
 
 SIGMA = 1 / (1 + math.exp(-1))  # p₀ after the first step, at logits ±½
 
@@ -51,17 +52,90 @@ def test_sgd_loss_is_the_mean_over_examples_not_batches():
     assert done.loss == pytest.approx(expected, abs=1e-6)
 
 
-def test_sgd_term_sees_anchor_and_previous_and_counts_in_the_loss():
-    seen = []
+def test_sgd_takes_the_loss_from_the_method():
+    """Loss 3 + Σ w_c · 2: gradient (2, 2) whatever the batch, so with lr ½ w = (−1, −1); the loss before it is 3."""
+    net, seen = toys.logistic(), []
 
-    def term(net, x, anchor, previous):
-        seen.append((x.flatten().tolist(), anchor, previous))
-        return net[1].weight.sum() * 0 + 3.0
+    def loss(x, y):
+        seen.append((x.flatten().tolist(), y.tolist()))
+        return 3 + 2 * net[1].weight.sum()
 
-    anchor, previous = {"a": torch.ones(1)}, {"p": torch.ones(1)}
-    _, done = fit(LocalSGD(lr=1.0), term=term, anchor=anchor, previous=previous)
-    assert seen == [([1.0], anchor, previous)]
-    assert done.loss == pytest.approx(3 + math.log(2), abs=1e-6)
+    done = LocalSGD(lr=0.5).fit(net, toys.Fixed([1.0], [0]), torch.Generator(), loss)
+    assert seen == [([1.0], [0])]
+    assert net[1].weight.flatten().tolist() == [-1.0, -1.0]
+    assert done == (3.0, 1)
+
+
+def test_sgd_steps_groups_in_order_each_with_its_own_rate_and_loss():
+    """a and b go down a + b + c together, from one pass, at rates 1 and ½; then c goes down c · a, with the new a.
+
+    a = 5 − 1 = 4, b = 5 − ½ = 4.5, and c = 5 − 0.1 · 4 = 4.6; the loss is that of the first group, 15.
+    """
+    a, b, c = (torch.tensor(5.0, requires_grad=True) for _ in range(3))
+    passes = []
+
+    def together(x, y):
+        passes.append("together")
+        return a + b + c
+
+    def alternately(x, y):
+        passes.append("alternately")
+        return c * a
+
+    groups = [
+        Group({"a": a}, together, lr=1.0),
+        Group({"c": c}, alternately, lr=0.1),
+        Group({"b": b}, together, lr=0.5),
+    ]
+    done = LocalSGD().fit(groups, toys.Fixed([1.0], [0]), torch.Generator())
+    assert passes == ["together", "alternately"]
+    assert [round(t.item(), 6) for t in (a, b, c)] == [4.0, 4.5, 4.6]
+    assert done == (15.0, 1)
+
+
+def test_sgd_counts_steps_over_several_passes_or_part_of_one():
+    """Five examples in batches of two (the last one joins the batch before it): two batches a pass."""
+    data = toys.examples(5)
+    build = toys.build_for(toys.population())
+    for steps, epochs in ((1, 1), (3, 1), (4, 9)):
+        done = LocalSGD(steps=steps, epochs=epochs, batch_size=2).fit(build(), data, torch.Generator())
+        assert done.steps == steps
+    net, other = build(), build()
+    other.load_state_dict(net.state_dict())
+    LocalSGD(steps=4, batch_size=2).fit(net, data, torch.Generator().manual_seed(1))
+    LocalSGD(epochs=2, batch_size=2).fit(other, data, torch.Generator().manual_seed(1))
+    assert torch.equal(net.head.weight, other.head.weight)
+
+
+def test_sgd_clips_the_norm_of_a_gradient():
+    """Gradient (−½, ½) has norm √½; clipped to 0.1 it is (∓0.1 / √2), so with lr 1 w = ±0.0707."""
+    w, _ = fit(LocalSGD(lr=1.0, clip=0.1))
+    assert w == pytest.approx([0.1 / math.sqrt(2), -0.1 / math.sqrt(2)], abs=1e-6)
+    assert fit(LocalSGD(lr=1.0, clip=10.0))[0] == fit(LocalSGD(lr=1.0))[0]
+
+
+def test_sgd_rate_falls_with_the_round():
+    """lr 1, decay 0.25 every two rounds: ½ in round 1, ¼ in round 2; the gradient is (−½, ½)."""
+    local = LocalSGD(lr=1.0, decay=0.25, decay_every=2)
+    assert [local.rate(round) for round in range(3)] == [1.0, 0.5, 0.25]
+    assert fit(local, round=2)[0] == [0.125, -0.125]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"momentum": 0.9}, {"weight_decay": 0.1}, {"momentum": 0.5, "weight_decay": 0.01}]
+)
+def test_sgd_steps_equal_those_of_torch_to_the_bit(options):
+    build, data = toys.build_for(toys.population()), toys.examples(12)
+    net, other = build(), build()
+    other.load_state_dict(net.state_dict())
+    LocalSGD(lr=0.3, batch_size=4, epochs=2, **options).fit(net, data, torch.Generator().manual_seed(1))
+    optimizer, rng = torch.optim.SGD(other.parameters(), lr=0.3, **options), torch.Generator().manual_seed(1)
+    for _ in range(2):
+        for x, y in data.batches(4, rng):
+            optimizer.zero_grad()
+            F.cross_entropy(other(x), y).backward()
+            optimizer.step()
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), other.parameters(), strict=True))
 
 
 def test_sgd_leaves_frozen_tensors_alone():
@@ -73,10 +147,12 @@ def test_sgd_leaves_frozen_tensors_alone():
     assert not torch.equal(net[2].weight, before["2.weight"])
 
 
-def test_sgd_trains_in_train_mode():
-    net = toys.normed().eval()
+@pytest.mark.parametrize(("training", "batches"), [(True, 1), (False, 0)])
+def test_sgd_leaves_modes_as_they_are(training, batches):
+    """A batch norm in eval mode, as in a frozen encoder, must not move."""
+    net = toys.normed().train(training)
     LocalSGD(lr=1.0).fit(net, toys.Fixed([0.0, 2.0], [0, 1]), torch.Generator())
-    assert net[1].num_batches_tracked.item() == 1
+    assert net[1].num_batches_tracked.item() == batches
 
 
 def test_sgd_shuffles_by_the_generator_given():

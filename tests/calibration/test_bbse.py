@@ -62,7 +62,7 @@ def test_bbse_exports_its_matrix_and_no_model(kind):
     algorithm = BBSE(kind)
     server = algorithm.init(three(torch.eye(3)).task)
     assert server.shape == (3, 3) and not server.any()
-    assert list(algorithm.export(server, None)) == list(algorithm.exports) == ["confusion"]
+    assert list(algorithm.export(server, None, 0)) == list(algorithm.exports) == ["confusion"]
 
 
 def test_bbse_agrees_with_golden_vectors():

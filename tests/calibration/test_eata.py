@@ -24,7 +24,7 @@ def squares(x):
 def test_eata_averages_squared_gradients_over_all_images_of_all_clients():
     """Images 1 and −2 of client 0, image 3 of client 1: ω(γ) is the mean of (2 (1 − p) s x)², ω(β) of (2 (1 − p))²."""
     total = toys.play(EATA(), [normed_client([1.0, -2.0]), normed_client([3.0], id=1)]).server
-    fisher = EATA().export(total, None)["fisher"]
+    fisher = EATA().export(total, None, 0)["fisher"]
     expected = [sum(parts) / 3 for parts in zip(squares(1), squares(-2), squares(3), strict=True)]
     assert fisher["1.weight"].item() == pytest.approx(expected[0], rel=1e-5)
     assert fisher["1.bias"].item() == pytest.approx(expected[1], rel=1e-5)
@@ -39,7 +39,7 @@ def test_eata_does_not_look_at_labels():
 def test_eata_of_batches_squares_their_mean_gradient():
     """Images 1 and −1 are of classes 0 and 1: their gradients for β are opposite and cancel, those for γ agree."""
     total = toys.play(EATA(batch_size=2), [normed_client([1.0, -1.0])]).server
-    fisher = EATA().export(total, None)["fisher"]
+    fisher = EATA().export(total, None, 0)["fisher"]
     assert fisher["1.bias"].item() == pytest.approx(0, abs=1e-9)
     assert fisher["1.weight"].item() == pytest.approx(squares(1)[0], rel=1e-5)
 
@@ -50,9 +50,9 @@ def test_eata_of_more_rounds_is_the_same_mean():
     once = toys.play(EATA(), [one]).server
     twice = toys.play(EATA(), [one], once).server
     assert (once.terms.item(), twice.terms.item()) == (7, 14)
-    torch.testing.assert_close(EATA().export(twice, None), EATA().export(once, None))
+    torch.testing.assert_close(EATA().export(twice, None, 0), EATA().export(once, None, 0))
 
 
 def test_eata_of_a_model_without_norms_is_empty():
     one = toys.client(toys.Fixed([1.0], [0]), toys.logistic, known={"model": params.of(toys.logistic())})
-    assert EATA().export(toys.play(EATA(), [one]).server, None) == {"fisher": {}}
+    assert EATA().export(toys.play(EATA(), [one]).server, None, 0) == {"fisher": {}}

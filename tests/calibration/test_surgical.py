@@ -31,7 +31,7 @@ def test_surgical_counts_correct_images_after_a_step_on_each_block():
     one = toys.client(toys.Fixed([0.9, 3.0], [0, 0]), shifted, known=known(shifted()))
     total = toys.play(Surgical(lr=1.0), [one]).server
     assert {block: n.item() for block, n in total.items()} == {"1": 2.0, "2": 1.0}
-    assert Surgical().export(total, None) == {"block": "1"}
+    assert Surgical().export(total, None, 0) == {"block": "1"}
 
 
 def test_surgical_sums_over_clients_and_rounds():
@@ -43,7 +43,7 @@ def test_surgical_sums_over_clients_and_rounds():
 
 def test_surgical_takes_the_first_of_equals():
     counts = {name: torch.tensor(n) for name, n in {"a": 1.0, "b": 3.0, "c": 3.0}.items()}
-    assert Surgical().export(counts, None) == {"block": "b"}
+    assert Surgical().export(counts, None, 0) == {"block": "b"}
 
 
 def test_surgical_with_a_vanishing_step_counts_the_source_model():
@@ -81,4 +81,4 @@ def test_surgical_agrees_with_the_reference_choice(lr, counts, best):
     one = toys.client(data, toys.golden_build, classes=10, known=known(toys.golden_net()))
     total = toys.play(Surgical(lr=lr), [one]).server
     assert [n.item() for n in total.values()] == counts
-    assert Surgical().export(total, None) == {"block": best}
+    assert Surgical().export(total, None, 0) == {"block": best}

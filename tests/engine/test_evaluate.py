@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,10 +9,11 @@ from acclimate import trees
 from acclimate.adapters.none import NoAdaptation
 from acclimate.aggregators.fedavg import FedAvg
 from acclimate.aggregators.local import Local
-from acclimate.contracts import Aggregator, Mix
-from acclimate.engine.evaluate import Test, check_knowledge, evaluate
+from acclimate.contracts import AdapterRecipe, Aggregator, Mix
+from acclimate.engine.client import Begin, GoOn, Lost, Save
+from acclimate.engine.evaluate import Test, check_knowledge
 from acclimate.engine.executor import Serial
-from acclimate.engine.train import Known
+from acclimate.engine.known import Known
 from acclimate.errors import ConfigError, MissingKnowledge
 from acclimate.models.head import signature
 
@@ -35,19 +37,12 @@ class Wandering(NoAdaptation):
         self.place = state["moving"]["place"].clone()
 
 
-def run(make, aggregator=None, **more):
-    more.setdefault("test", Test(batch_size=7))
-    return list(
-        evaluate(
-            make,
-            battery.population(),
-            battery.build(),
-            battery.trained(),
-            aggregator=aggregator,
-            commit_seconds=0,
-            **more,
-        )
-    )
+def run(target, aggregator=None, *, streams=None, options=None, **more):
+    people = battery.population()
+    if streams is not None:
+        people = replace(people, streams=streams)
+    recipe = AdapterRecipe(target, options or {})
+    return list(battery.run_adapter(recipe, aggregator, people=people, **more))
 
 
 def states(commits, member):
@@ -133,10 +128,8 @@ def test_evaluate_leaves_out_an_upload_that_is_not_finite_and_keeps_its_state():
     brightest = max(brightness, key=brightness.get)
     limit = sorted(brightness.values())[-2]
 
-    def make(net):
-        return Wandering(net, limit=limit + 1e-6)
-
-    commits = run(make, Local(), streams=[people.streams[m] for m in brightness], test=Test(batch_size=10))
+    streams = [people.streams[m] for m in brightness]
+    commits = run(Wandering, Local(), options={"limit": limit + 1e-6}, streams=streams, test=Test(batch_size=10))
     left_out = {s.client for commit in commits for s in commit.scores if s.slot == 0 and "left_out" in s.values}
     assert left_out == {people.streams[brightest].client}
     place = list(brightness).index(brightest)
@@ -175,11 +168,17 @@ def test_evaluate_computes_signatures_of_the_frozen_source_model():
 
 
 class Recording(Serial):
-    """Remembers the homes of all tasks."""
+    """Remembers all tasks and their homes."""
 
-    def run(self, common, tasks, homes=None):
-        self.homes = [*getattr(self, "homes", []), homes]
-        yield from super().run(common, tasks, homes)
+    def __init__(self):
+        super().__init__()
+        self.homes, self.asked = [], []
+
+    def run(self, chunks, homes=None):
+        chunks = list(chunks)
+        self.homes.append(homes)
+        self.asked += [task for (task,) in chunks]
+        yield from super().run(chunks, homes)
 
 
 def test_evaluate_spreads_the_clients_of_each_stream_over_the_workers():
@@ -187,7 +186,8 @@ def test_evaluate_spreads_the_clients_of_each_stream_over_the_workers():
     run(Wandering, FedAvg(), executor=executor)
     names = [stream.name for stream in battery.population().streams]
     assert len(set(names)) > 1
-    assert {tuple(homes) for homes in executor.homes} == {tuple(range(names.count(name))) for name in names}
+    everybody = {tuple(range(names.count(name))) for name in names}
+    assert {tuple(homes) for homes in executor.homes if homes} == everybody
 
 
 def test_evaluate_refuses_to_mix_what_is_not_shared():
@@ -196,19 +196,20 @@ def test_evaluate_refuses_to_mix_what_is_not_shared():
 
 
 def test_check_knowledge_names_what_is_missing_and_who_exports_it():
-    streams = battery.population().streams
+    clients = list(battery.population().source)
     with pytest.raises(MissingKnowledge, match=r"'confusion' is exported by no phase.*add one"):
-        check_knowledge(battery.trained(), ["confusion"], streams)
+        check_knowledge(battery.trained(), ["confusion"], clients)
     with pytest.raises(MissingKnowledge, match="'model' is exported by no phase"):
-        check_knowledge(Known(), [], streams)
+        check_knowledge(Known(), [], clients)
 
 
 def test_check_knowledge_names_the_client_that_never_took_part():
     known = Known([battery.run_phase("fedper", rounds=1, cohort=1)])
-    took_part = [c for c in battery.population().source if known.of(c)]
+    took_part = [c for c in battery.population().source if "model" in known.of(c)]
     assert len(took_part) == 1
+    check_knowledge(known, [], took_part)
     with pytest.raises(MissingKnowledge, match=r"client . has no 'model'.*never did"):
-        check_knowledge(known, [], battery.population().streams)
+        check_knowledge(known, [], list(battery.population().source))
 
 
 def test_evaluate_gives_every_client_its_own_model_where_models_are_personal():
@@ -234,15 +235,13 @@ def test_evaluate_saves_less_often_where_saving_takes_long(monkeypatch, saving, 
         clock.now += 1.0
 
     saved, sizes = [], []
-    commits = evaluate(
-        Wandering,
-        battery.population(),
-        battery.build(),
-        battery.trained(),
-        aggregator=FedAvg(),
-        streams=[stream for stream in battery.population().streams if stream.name == "label"],
+    label = [stream for stream in battery.population().streams if stream.name == "label"]
+    commits = battery.run_adapter(
+        AdapterRecipe(Wandering),
+        FedAvg(),
+        people=replace(battery.population(), streams=label),
         test=Test(batch_size=1),
-        commit_seconds=2.0,
+        seconds=2.0,
         progress=slot,
     )
     for commit in commits:
@@ -251,7 +250,5 @@ def test_evaluate_saves_less_often_where_saving_takes_long(monkeypatch, saving, 
         clock.now += saving
     assert len(sizes) > 2
     assert set(sizes[1:-1]) == {every}  # the first does not know yet, the last is what is left
-    assert battery.scores(saved) == battery.scores(
-        run(Wandering, FedAvg(), streams=[s for s in battery.population().streams if s.name == "label"],
-            test=Test(batch_size=1))
-    )  # fmt: skip
+    again = run(Wandering, FedAvg(), streams=label, test=Test(batch_size=1))
+    assert battery.scores(saved) == battery.scores(again)

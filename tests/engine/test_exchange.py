@@ -1,8 +1,6 @@
 """Exchanges in which clients are absent, late or at different rates."""
 
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import ClassVar
 
 import pytest
 import torch
@@ -10,8 +8,8 @@ import torch
 import battery
 from acclimate import trees
 from acclimate.adapters.bn_adapt import BNAdapt
-from acclimate.contracts import Aggregator, Mix, Upload
-from acclimate.engine.evaluate import Test, evaluate
+from acclimate.contracts import AdapterRecipe, Aggregator, Mix, Upload
+from acclimate.engine.evaluate import Test
 from acclimate.engine.exchange import keep
 from acclimate.scenarios.availability import AWAY, HERE, LATE, Availability
 
@@ -26,7 +24,7 @@ def people(availability):
 class Witness(Aggregator[None]):
     """Gives everybody its own back, and draws whose uploads it got."""
 
-    keeps: ClassVar[bool] = True
+    remembers = True
 
     def init(self, start):
         return None
@@ -39,16 +37,8 @@ class Witness(Aggregator[None]):
 def witnessed(availability, **more):
     """What the server saw: slot → (client, slot of its upload), for the first stream."""
     found = {}
-    commits = evaluate(
-        partial(BNAdapt),
-        people(availability),
-        battery.build(),
-        battery.trained(),
-        aggregator=Witness(),
-        test=Test(batch_size=1),
-        seed=5,
-        commit_seconds=0,
-        **more,
+    commits = battery.run_adapter(
+        AdapterRecipe(BNAdapt), Witness(), people=people(availability), test=Test(batch_size=1), seed=5, **more
     )
     for commit in commits:
         for figure in commit.figures:

@@ -32,7 +32,7 @@ def test_fedbn_never_sends_batch_norms_in_either_direction():
     algorithm = FedBN()
     start = algorithm.init(clients[0].task)
     server, states, replies = toys.play(algorithm, clients, start)
-    sent = [algorithm.broadcast(start, 0), algorithm.broadcast(server, 1), *(r.update for r in replies.values())]
+    sent = [algorithm.broadcast(start, 0).w, algorithm.broadcast(server, 1).w, *(r.update for r in replies.values())]
     assert [set(message) for message in sent] == [{"2.weight"}] * 4
     assert all(set(state) == KEPT for state in states.values())
     assert not torch.equal(states[0]["1.running_mean"], states[1]["1.running_mean"])
@@ -41,12 +41,12 @@ def test_fedbn_never_sends_batch_norms_in_either_direction():
 def test_fedbn_exports_a_whole_model_to_those_who_took_part_only():
     algorithm = FedBN()
     server, states, _ = toys.play(algorithm, [toys.client(toys.Fixed([0.0, 2.0], [0, 1]), toys.normed)])
-    assert set(algorithm.export(server, states[0])["model"]) == {"2.weight", *KEPT}
-    assert algorithm.export(server, None) == {}
+    assert set(algorithm.export(server, states[0], 0)["model"]) == {"2.weight", *KEPT}
+    assert algorithm.export(server, None, 0) == {}
 
 
 def test_fedbn_keeps_every_norm_of_the_shallow_cnn():
-    names = FedBN().personal(ShallowCNN(10, (3, 18, 18), torch.nn.Identity()))
+    names = FedBN().stays(ShallowCNN(10, (3, 18, 18), torch.nn.Identity()))
     assert {name.split(".")[0] for name in names} == {"bn1", "bn2", "bn3", "bn4"}
     assert len(names) == 20
 

@@ -19,7 +19,7 @@ def test_fedprox_pulls_the_second_step_towards_the_anchor():
     w₀ = ½ + (1 − σ(1)) − 0.2. Loss: ln 2, then −ln σ(1) + 0.4 / 2 · (¼ + ¼).
     """
     p = 1 / (1 + math.exp(-1))
-    w, _, replies = toys.play(FedProx(TWO_STEPS, mu=0.4), [toys.client(toys.Fixed([1.0], [0]))])
+    (w, _), _, replies = toys.play(FedProx(TWO_STEPS, mu=0.4), [toys.client(toys.Fixed([1.0], [0]))])
     assert w["1.weight"].flatten().tolist() == pytest.approx([1.3 - p, p - 1.3], abs=1e-6)
     assert replies[0].metrics["loss"] == pytest.approx((math.log(2) - math.log(p) + 0.1) / 2, abs=1e-6)
 
@@ -39,5 +39,5 @@ def test_fedprox_with_a_large_mu_stays_nearer():
     def moved(mu):
         return toys.play(FedProx(LocalSGD(lr=0.1, epochs=9), mu=mu), [toys.client(toys.Fixed([1.0], [0]))])
 
-    free, held = (moved(mu).server["1.weight"].norm().item() for mu in (0.0, 8.0))
+    free, held = (moved(mu).server.w["1.weight"].norm().item() for mu in (0.0, 8.0))
     assert 0 < held < 0.5 * free

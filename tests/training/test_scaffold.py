@@ -7,7 +7,7 @@ import toys
 from acclimate.contracts import Replies, Reply
 from acclimate.models.build import Build
 from acclimate.sgd import LocalSGD
-from acclimate.training.fedavg import FedAvg
+from acclimate.training.fedavg import FedAvg, Global
 from acclimate.training.scaffold import Scaffold, State
 
 
@@ -21,7 +21,7 @@ def test_scaffold_corrects_the_gradient_by_both_controls():
     y = 0 − (−½ + 1 − ¼) = −¼, and c_i⁺ = c_i − c + (x − y) / (K η) = ¼ − 1 + ¼ = −½, the gradient itself.
     """
     one = toys.client(toys.Fixed([1.0], [0]))
-    reply, c_i = Scaffold(LocalSGD(lr=1.0)).client_update(State(pair(0.0), pair(1.0), 1), pair(0.25), one)
+    reply, c_i = Scaffold(LocalSGD(lr=1.0)).client_update(State(pair(0.0), pair(1.0), 1, 0), pair(0.25), one)
     y, delta = reply.update
     assert y["1.weight"].flatten().tolist() == [-0.25, 0.25]
     assert c_i["1.weight"].flatten().tolist() == [-0.5, 0.5]
@@ -42,7 +42,7 @@ def test_scaffold_server_averages_without_weights_and_scales_the_control():
     replies = Replies()
     for k, (y, delta) in enumerate([(2.0, 1.0), (4.0, 3.0)]):
         replies.add(k, Reply(({"w": torch.tensor(y)}, {"w": torch.tensor(delta)})))
-    before = State({"w": torch.tensor(1.0)}, {"w": torch.tensor(1.0)}, 4)
+    before = State({"w": torch.tensor(1.0)}, {"w": torch.tensor(1.0)}, 4, 0)
     after = Scaffold(lr=0.5).server_update(before, replies)
     assert (after.x["w"].item(), after.c["w"].item(), after.clients) == (2.0, 2.0, 4)
 
@@ -61,8 +61,8 @@ def test_scaffold_first_round_of_one_client_equals_fedavg():
     local = LocalSGD(lr=0.1, epochs=2)
     start = Scaffold(local).init(toys.client(toys.examples(2), build).task)
     ours = toys.play(Scaffold(local), [toys.client(toys.examples(30), build)], start)
-    plain = toys.play(FedAvg(local), [toys.client(toys.examples(30), build)], start.x)
-    for name, tensor in plain.server.items():  # x + (y − x) is y up to rounding
+    plain = toys.play(FedAvg(local), [toys.client(toys.examples(30), build)], Global(start.x, 0))
+    for name, tensor in plain.server.w.items():  # x + (y − x) is y up to rounding
         torch.testing.assert_close(ours.server.x[name], tensor, rtol=0, atol=1e-6)
     for name, tensor in plain.replies[0].update.items():  # the client itself agrees to the bit
         assert torch.equal(ours.replies[0].update[0][name], tensor)

@@ -145,17 +145,17 @@ class _Run:
 
     def together(self, aggregator: Aggregator[Any]) -> Iterator[Commit]:
         """With an aggregator all clients of a stream meet at every exchange."""
-        for name in self.roster.names():
-            while True:
-                try:
+        while True:
+            try:
+                for name in self.roster.names():
                     yield from self._stream(aggregator, name)
-                    break
-                except WorkerLost as lost:
-                    self.losses += 1
-                    if self.losses > MOST_LOSSES:
-                        raise WorkerFailed(f"{lost}; it happened {self.losses} times in a row") from lost
-                    self._go_back()
-        yield from self._due(0.0)
+                yield from self._due(0.0)
+                return
+            except WorkerLost as lost:  # from what was saved last, be it in an earlier stream
+                self.losses += 1
+                if self.losses > MOST_LOSSES:
+                    raise WorkerFailed(f"{lost}; it happened {self.losses} times in a row") from lost
+                self._go_back()
 
     def _stream(self, aggregator: Aggregator[Any], name: str) -> Iterator[Commit]:
         every = self.trial.test.sync_every
