@@ -3,12 +3,16 @@
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
+import torch
+
 from acclimate.contracts import AdapterRecipe
 from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.evaluate import Commit, Test, evaluate
 from acclimate.engine.executor import Serial
 from acclimate.engine.known import Known
 from acclimate.engine.roster import roster
+from acclimate.engine.seeds import seed_call
 from acclimate.engine.train import train
 from acclimate.experiment.catalog import ADAPTERS, AGGREGATORS, CALIBRATION, MODELS, PHASES, TRAINING
 from acclimate.models.build import Build
@@ -50,25 +54,53 @@ def trained(make=None):
 
 
 @cache
-def calibrated(make=None):
-    """Everything any adapter needs."""
-    outcomes = [run_phase(name, rounds=1, make=make) for name in CALIBRATION]
-    return Known([*trained(make).outcomes, *outcomes])
+def knowing(adapter, make=None):
+    """What an adapter of the catalog needs, by the phases that export it: a training, then calibrations."""
+    wanted, phases = {"model", *ADAPTERS[adapter].load().needs}, []
+    while lacking := {name for name in wanted if not any(name in PHASES[p].load()().exports for p in phases)}:
+        training = max(TRAINING, key=lambda p: len(lacking & set(TRAINING[p].load()().exports)))  # the first of equals
+        name = training if "model" in lacking else next(p for p in CALIBRATION if lacking & set(exports(p)))
+        phases.append(name)
+        wanted |= set(PHASES[name].load()().needs)
+    known = Known()
+    for name in sorted(phases, key=lambda name: name not in TRAINING):
+        shared = name == "fedavg"
+        outcome = (
+            trained(make).outcomes[0] if shared else run_phase(name, rounds=1, cohort="all", make=make, known=known)
+        )
+        known = Known([*known.outcomes, outcome])
+    return known
 
 
-def run_phase(name, *, rounds, cohort=3, make=None, **more):
-    """A phase of the catalog, on its own or, if it is a calibration, after a training."""
-    trains = name in TRAINING
+def exports(phase):
+    return PHASES[phase].load()().exports
+
+
+def knowledge(adapter, make=None, client=0):
+    """What an adapter of the catalog is given by name, and the model."""
+    known = knowing(adapter, make).of(client)
+    return known["model"], {need: known[need] for need in ADAPTERS[adapter].load().needs}
+
+
+def run_phase(name, *, rounds, cohort=3, make=None, known=None, **more):
+    """A phase of the catalog, on its own or, if it needs something, after the phases that export it."""
+    algorithm = PHASES[name].load()()
+    known = before(algorithm, make) if known is None else known
+    position = len(known.outcomes)
     return run_algorithm(
-        PHASES[name].load()(),
-        rounds=rounds,
-        cohort=cohort,
-        seed=5,
-        make=make,
-        position=0 if trains else 1,
-        known=Known() if trains else trained(make),
-        **more,
+        algorithm, rounds=rounds, cohort=cohort, seed=5, make=make, position=position, known=known, **more
     )
+
+
+@cache
+def before(algorithm, make=None):
+    """What a phase needs: after FedAvg, or after a training that exports what no other does."""
+    if not algorithm.needs:
+        return Known()
+    if algorithm.needs == ("model",):
+        return trained(make)
+    first = next(name for name in TRAINING if set(algorithm.needs) <= set(exports(name)))
+    return Known([run_phase(first, rounds=1, cohort="all", make=make)])
 
 
 def run_algorithm(algorithm, *, rounds=1, people=None, make=None, executor=None, checkpoint=None, **more):
@@ -95,7 +127,7 @@ def run_test(adapter, aggregator=None, *, known=None, seconds=0, **more):
     return run_adapter(
         AdapterRecipe(ADAPTERS[adapter].load(), options),
         AGGREGATORS[aggregator].load()() if aggregator else None,
-        known=known or calibrated(),
+        known=known or knowing(adapter),
         seconds=seconds,
         seed=5,
         **{key: value for key, value in more.items() if key in named},
@@ -145,3 +177,49 @@ def after(commits):
 def with_labels(people, change):
     """The same population with other labels."""
     return replace(people, pools=tuple((images, change(labels)) for images, labels in people.pools))
+
+
+def blind(recipe, known, aggregator=None):
+    """Assert that what an adapter predicts depends on no label: true, permuted or withheld, the logits are the same."""
+    people = population()
+    changes = (lambda y: y, lambda y: np.random.default_rng(0).permutation(y), lambda y: np.full_like(y, -1))
+    seen = []
+    for change in changes:
+        executor, logits = Listening(), []
+        executor.heard = logits
+        commits = list(
+            run_adapter(recipe, aggregator, known=known, people=with_labels(people, change), executor=executor, seed=5)
+        )
+        seen.append((logits, [paused.state for commit in commits for paused in commit.members.values()]))
+    assert len(seen[0][0]) > 10
+    for logits, states in seen[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(logits, seen[0][0], strict=True)), "labels change predictions"
+        assert states == seen[0][1], "labels change states"
+
+
+class Listening(Serial):
+    """Hears all predictions."""
+
+    heard = ()
+
+    def install(self, work):
+        super().install(work)
+        score = self._doing._score
+
+        def listening(member, logits, y, values):
+            self.heard.append(logits.clone())
+            return score(member, logits, y, values)
+
+        self._doing._score = listening
+
+
+def modest(adapter, x):
+    """Assert that an adapter leaves its input as it is and seeds nothing: draws follow from where they happen."""
+    for call in (adapter.forward, adapter.adapt, adapter.predict):
+        given, after = x.clone(), []
+        for address in (1, 2):
+            seed_call(address)
+            call(given)
+            after.append(torch.get_rng_state())
+        assert torch.equal(given, x), "changes its input"
+        assert not torch.equal(*after), "seeds torch's generator"

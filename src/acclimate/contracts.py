@@ -24,7 +24,8 @@ from acclimate.replies import Replies, Reply
 from acclimate.trees import Nest
 
 __all__ = [
-    "Adapter", "AdapterRecipe", "Aggregator", "Algorithm", "Client", "Knowledge", "Mix", "Newcomer", "Replies", "Reply", "Task", "Upload",
+    "Adapter", "AdapterRecipe", "Aggregator", "Algorithm", "Client", "Knowledge", "Mix", "Newcomer", "Replies", "Reply",
+    "Task", "Upload",
 ]  # fmt: skip
 
 S = TypeVar("S")  # what the server keeps between rounds or slots
@@ -89,6 +90,11 @@ class Algorithm(ABC, Generic[S, C]):
     def keeps(self) -> bool:
         """Whether `server_update` needs every reply, not only their mean."""
         return False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it takes from earlier phases; a calibration at least the model."""
+        return () if "model" in self.exports else ("model",)
 
     @property
     def exports(self) -> tuple[str, ...]:

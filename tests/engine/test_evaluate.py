@@ -10,7 +10,6 @@ from acclimate.adapters.none import NoAdaptation
 from acclimate.aggregators.fedavg import FedAvg
 from acclimate.aggregators.local import Local
 from acclimate.contracts import AdapterRecipe, Aggregator, Mix
-from acclimate.engine.client import Begin, GoOn, Lost, Save
 from acclimate.engine.evaluate import Test, check_knowledge
 from acclimate.engine.executor import Serial
 from acclimate.engine.known import Known

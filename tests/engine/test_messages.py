@@ -277,7 +277,7 @@ def test_welcomed_newcomers_give_the_same_bits_with_two_workers(two_workers, agg
 
 
 def test_newcomers_that_nobody_welcomes_are_an_error_before_the_first_batch():
-    with pytest.raises(MissingKnowledge, match="client 4 has no 'model'.*or welcome newcomers"):
+    with pytest.raises(MissingKnowledge, match=r"client 4 has no 'model'.*or welcome newcomers"):
         next(hosted(Unwelcoming(), with_newcomers()))
 
 

@@ -93,7 +93,7 @@ def test_train_keeps_the_server_state_when_nobody_is_left():
 def test_train_in_which_no_reply_could_ever_be_used_is_an_error(tmp_path):
     path = tmp_path / "phase.sqlite"
     for _ in range(2):  # also when it is found in the cache
-        with pytest.raises(PhaseFailed, match="Counting: in none of its 2 rounds.*smaller learning rate"):
+        with pytest.raises(PhaseFailed, match=r"Counting: in none of its 2 rounds.*smaller learning rate"):
             run(Counting(bad=(0, 1, 2, 3)), rounds=2, checkpoint=Checkpoint(path))
 
 

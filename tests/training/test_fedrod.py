@@ -21,7 +21,8 @@ def test_fedrod_balances_the_generic_head_and_not_the_personal_one():
     """x = 1 throughout, labels 0, 0, 1, both heads at zero: logits 0, prior log (2, 1).
 
     Generic: balanced softmax gives p = (2/3, 1/3), just the shares, so its mean gradient p − ȳ is zero and it stays.
-    Personal: plain softmax gives (1/2, 1/2), ȳ = (2/3, 1/3), so its gradient is (−1/6, 1/6) and with lr 1 it is (1/6, −1/6).
+    Personal: plain softmax gives (1/2, 1/2), ȳ = (2/3, 1/3), so its gradient is (−1/6, 1/6), and lr 1 takes it to
+    (1/6, −1/6).
     """
     played = toys.play(FEDROD, [client()])
     torch.testing.assert_close(played.server.w["1.weight"], torch.zeros(2, 1), rtol=0, atol=1e-6)

@@ -1,9 +1,9 @@
 """Who does the work: this process, or several with one torch thread each.
 
-An executor has met some clients. What they do from now on, a phase or a test, is installed once; then it does many
-tasks, each for one client, chunk by chunk. Tasks and results are plain records whose nests are parcels, which are opened
-to the same copies in this process and in another, so that no result can depend on where a task ran. A process may keep
-something between tasks that have the same home.
+An executor has met some clients. What they do from now on, a phase or a test, is installed once; then they do many
+tasks, each for one client, chunk by chunk. Tasks and results are plain records whose nests are parcels, which are
+opened to the same copies in this process and in another, so that no result can depend on where a task ran. A process
+may keep something between tasks that have the same home.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class Known:
 
 
 class Post:
-    """Makes parcels of messages. One that is made of the same tensors as the last is the same parcel: it travels once."""
+    """Makes parcels of messages; one of the same tensors as the last is the same parcel, and so travels once."""
 
     def __init__(self) -> None:
         self._key: tuple[str, list[int]] | None = None
