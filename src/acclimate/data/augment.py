@@ -1,7 +1,8 @@
 """Random views of image batches: parts, mirror images, other colours, quarter turns.
 
 Images are floats [B, C, H, W] in [0, 1], in colour or grey, and stay so; what is channels last in memory stays so too.
-Whatever is random is drawn for each image by itself, from torch's default generator.
+Whatever is random is drawn for each image by itself, from torch's default generator. A name that ends in an underscore
+changes its images in place, and is fastest where they are contiguous: one channel after the other.
 """
 
 from __future__ import annotations
@@ -40,10 +41,9 @@ class Views:
 
     def __call__(self, x: Tensor) -> Tensor:
         """A view of each image, of the same shape."""
-        # One channel after the other makes colours three times as fast; the order of the result is that of the input.
-        view = flip(resized_crop(x.contiguous(), self.scale, self.ratio), self.flip)
-        view = jitter(view, self.brightness, self.contrast, self.saturation, self.hue, self.jitter)
-        return _like(x, grey(view, self.grey))
+        view = flip_(_crop(x, self.scale, self.ratio), self.flip)
+        jitter_(view, self.brightness, self.contrast, self.saturation, self.hue, self.jitter)
+        return _like(x, grey_(view, self.grey))
 
 
 def resized_crop(
@@ -57,6 +57,13 @@ def resized_crop(
     The part is a box of whole pixels: its area is uniform in `scale`, the logarithm of its width : height uniform in
     `ratio`, its place uniform. Where ten draws do not fit into the image, it is the largest box in the middle.
     """
+    return _like(x, _crop(x, scale, ratio, size))
+
+
+def _crop(
+    x: Tensor, scale: tuple[float, float], ratio: tuple[float, float], size: tuple[int, int] | None = None
+) -> Tensor:
+    """As `resized_crop`, but always contiguous."""
     height, width = x.shape[2:]
     area = torch.empty(TRIES, len(x)).uniform_(*scale).mul_(height * width)
     shape = torch.empty(TRIES, len(x)).uniform_(*map(math.log, ratio)).exp_()
@@ -73,7 +80,7 @@ def resized_crop(
     grid = torch.empty(len(x), rows, columns, 2)
     grid[..., 0] = _places(left, wide, width, columns).unsqueeze(1)
     grid[..., 1] = _places(top, high, height, rows).unsqueeze(2)
-    return _like(x, F.grid_sample(x, grid, align_corners=False))
+    return F.grid_sample(x, grid, align_corners=False)
 
 
 def _places(start: Tensor, length: Tensor, pixels: int, size: int) -> Tensor:
@@ -95,8 +102,13 @@ def padded_crop(x: Tensor, padding: int, border: Literal["black", "mirror"] = "b
 
 def flip(x: Tensor, p: float = 0.5) -> Tensor:
     """Each image mirrored left to right, with probability `p`."""
+    return flip_(x.clone(), p)
+
+
+def flip_(x: Tensor, p: float) -> Tensor:
+    """As `flip`, in place."""
     chosen = _chosen(torch.rand(len(x)) < p)
-    return _like(x, x.index_copy(0, chosen, x[chosen].flip(3)))
+    return x.index_copy_(0, chosen, x[chosen].flip(3))
 
 
 def jitter(
@@ -112,6 +124,12 @@ def jitter(
     Factors are uniform in [1 − amount, 1 + amount] and never negative, the hue's turn in [−hue, hue]. Grey images have
     neither saturation nor hue.
     """
+    result = x.clone(memory_format=torch.contiguous_format)
+    return _like(x, jitter_(result, brightness, contrast, saturation, hue, p))
+
+
+def jitter_(x: Tensor, brightness: float, contrast: float, saturation: float, hue: float, p: float) -> Tensor:
+    """As `jitter`, in place."""
     colours = x.shape[1] == 3
     amounts = torch.tensor([brightness, contrast, saturation] if colours else [brightness, contrast])
     factors = torch.rand(len(x), len(amounts)).mul_(2).sub_(1).mul_(amounts).add_(1).clamp_(min=0)
@@ -119,15 +137,14 @@ def jitter(
     turns, when = torch.empty(len(x)).uniform_(-hue, hue), torch.randint(4, (len(x),))  # the hue's place among them
     spared = torch.rand(len(x)) >= p
     factors[spared], when[spared] = 1.0, -1
-    result = x.clone(memory_format=torch.contiguous_format)
     for step in range(len(amounts) + 1):
         if colours and hue > 0:
             rows = _chosen(when == step)
-            result.index_copy_(0, rows, turn_hue(result[rows], turns[rows]))
+            x.index_copy_(0, rows, turn_hue(x[rows], turns[rows]))
         if step < len(amounts):
             kinds = order[:, step]
-            recolour_(result, kinds, factors.gather(1, kinds.unsqueeze(1)))
-    return _like(x, result)
+            recolour_(x, kinds, factors.gather(1, kinds.unsqueeze(1)))
+    return x
 
 
 def recolour_(x: Tensor, kinds: Tensor, factors: Tensor) -> Tensor:
@@ -160,10 +177,13 @@ def turn_hue(x: Tensor, turns: Tensor) -> Tensor:
 
 def grey(x: Tensor, p: float) -> Tensor:
     """Each image without its colours, with probability `p`."""
+    return grey_(x.clone(), p)
+
+
+def grey_(x: Tensor, p: float) -> Tensor:
+    """As `grey`, in place."""
     chosen = _chosen(torch.rand(len(x)) < p)
-    if not len(chosen):
-        return x
-    return _like(x, x.index_copy(0, chosen, luma(x[chosen]).expand(-1, x.shape[1], -1, -1)))
+    return x.index_copy_(0, chosen, luma(x[chosen]).expand(-1, x.shape[1], -1, -1))
 
 
 def luma(x: Tensor) -> Tensor:
@@ -175,7 +195,7 @@ def luma(x: Tensor) -> Tensor:
 
 
 def rotations(x: Tensor) -> tuple[Tensor, Tensor]:
-    """All images turned by 0, then all by 90, 180 and 270 degrees counter-clockwise, and by how many quarters each."""
+    """Square images, all turned by 0, then by 90, 180 and 270 degrees counter-clockwise, and the quarters of each."""
     turned = torch.cat([x.rot90(quarters, (2, 3)) for quarters in range(4)])
     return _like(x, turned), torch.arange(4).repeat_interleave(len(x))
 
