@@ -3,6 +3,7 @@ import pytest
 
 import toys
 from acclimate.data.partition import (
+    apart,
     balanced_dirichlet,
     by_column,
     cut,
@@ -193,6 +194,21 @@ def test_by_column_gives_everybody_their_own():
 )
 def test_cut_leaves_neither_part_empty(length, share, sizes):
     assert tuple(map(len, cut(np.arange(length), share))) == sizes
+
+
+def test_apart_separates_no_group():
+    rng = np.random.default_rng(0)
+    groups, rows = rng.integers(0, 40, 200), rng.permutation(200)
+    parts = apart(rows, [50, 120], groups)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(200))
+    kinds = [set(groups[part]) for part in parts]
+    assert not (kinds[0] & kinds[1] or kinds[1] & kinds[2] or kinds[0] & kinds[2])
+    assert [len(part) for part in parts] == pytest.approx([50, 70, 80], abs=8)
+
+
+def test_apart_of_rows_that_stand_alone_is_a_plain_cut():
+    rows = np.array([4, 2, 0, 3, 1])
+    assert [part.tolist() for part in apart(rows, [0, 3], np.arange(5))] == [[], [4, 2, 0], [3, 1]]
 
 
 @pytest.mark.parametrize("partition", [iid, lambda pool, clients, rng: shards(np.zeros(9, int), pool, clients, rng)])

@@ -30,7 +30,7 @@ TINY = {
     "upfl-rotation": {},
     "ttfl": {"clients": 4, "groups": 2, "slots": 1, "most": 500},
     "tgfl": {"clients": 10},
-    "domain-shift": {"most": 60},
+    "domain-shift": {"most": 60, "most_test": 30},
     "writers": {"most_source": 5, "most_new": 5},
     "timetable": {"per_segment": 5},
 }

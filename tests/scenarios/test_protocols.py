@@ -10,6 +10,7 @@ import toys
 from acclimate.data import sources
 from acclimate.data.image_shifts import Rotation
 from acclimate.data.packs import write_pack
+from acclimate.data.twins import twins
 from acclimate.errors import ConfigError
 from acclimate.experiment.catalog import SCENARIOS
 from acclimate.scenarios.picture import picture
@@ -48,6 +49,17 @@ def all_rows(chosen):
     return [h.rows for pair in chosen.source.values() for h in pair] + [
         h.rows for s in chosen.streams for h in s.segments
     ]
+
+
+def rows_of(stream):
+    """The rows of a stream, whatever it is made of."""
+    holdings = [h for s in stream.segments for h in (s.parts if isinstance(s, Blend) else [s])]
+    return np.concatenate([h.rows for h in holdings])
+
+
+def training_rows(chosen):
+    """All rows that anybody trains or validates on."""
+    return np.concatenate([h.rows for pair in chosen.source.values() for h in pair])
 
 
 @pytest.mark.parametrize("shift", ["feature", "label", "hybrid"])
@@ -125,6 +137,21 @@ def test_upfl_dirichlet_gives_the_test_set_to_new_clients(data):
     assert (len(chosen.source), len(chosen.streams)) == (50, 50)
     assert {int(s) for rows in (p.rows for pair in chosen.source.values() for p in pair) for s in split[rows]} == {0}
     assert {int(s) for stream in chosen.streams for s in split[stream.segments[0].rows]} == {1}
+
+
+@pytest.mark.parametrize(("alpha", "least"), [(0.01, 15), (0.03, 5)])
+def test_upfl_dirichlet_leaves_clients_without_images_out(data, alpha, least):
+    data("cifar10_jpeg.npz")
+    chosen = plan("upfl", data="cifar10", partition="dirichlet", test_alpha=alpha)
+    gone = 50 - len(chosen.streams)
+    assert gone >= least
+    assert len(chosen.source) == 50
+    assert all(len(s.segments[0].rows) for s in chosen.streams)
+    assert [s.client for s in chosen.streams] == list(range(50, 100 - gone))
+    there = sum(len(s.segments[0].rows) for s in chosen.streams)
+    assert 9900 < there < 10_000  # whole numbers: a few images per class belong to nobody
+    said = f"left out by Dir({alpha:g}), cut to whole images: {gone} of 50 new clients and {10_000 - there} of 10000"
+    assert any(remark.startswith(said) for remark in chosen.remarks)
 
 
 def test_upfl_test_share_and_public_data(data):
@@ -213,6 +240,85 @@ def test_tgfl_has_five_streams_per_client(data):
     assert sorted(mix.order.tolist()) == list(range(4 * len(mix.parts[0].rows)))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"data": "cifar10"},
+        {"data": "tiny-imagenet", "clients": 10},
+        {"data": "office-caltech10", "clients": 10, "natural": "webcam", "size": 32},
+    ],
+    ids=lambda options: options["data"],
+)
+def test_tgfl_tests_nothing_that_anybody_trained_on(data, options):
+    data("cifar10_jpeg.npz", "tiny_imagenet_100c_32.npz", "office_caltech10_64.npz")
+    chosen = plan("tgfl", **options)
+    used = training_rows(chosen)
+    assert len(used) == len(np.unique(used))
+    for stream in chosen.streams:
+        assert not np.isin(rows_of(stream), used).any()
+    kinds = twins(chosen.dataset)
+    assert not np.isin(kinds[np.concatenate([rows_of(s) for s in chosen.streams])], kinds[used]).any()
+
+
+def test_tgfl_parts_are_60_20_20_and_external_streams_are_as_long(data):
+    data("cifar10_jpeg.npz")
+    chosen = plan("tgfl")
+    own = {s.client: s for s in chosen.streams if s.name == "ind"}
+    total = 0
+    for client, (train, check) in chosen.source.items():
+        held = len(train.rows) + len(check.rows) + len(rows_of(own[client]))
+        assert (len(train.rows), len(check.rows)) == pytest.approx((0.6 * held, 0.2 * held), abs=1)
+        assert {len(rows_of(s)) for s in chosen.streams if s.client == client and s.name != "mix"} == {
+            len(rows_of(own[client]))
+        }
+        total += held
+    assert 49_000 < total <= 50_000  # a class that finds every client full is dropped
+
+
+def test_tgfl_external_labels_are_those_of_all_others(data):
+    """Dir(0.1) leaves a client about half of the classes; its external stream has them all, about evenly."""
+    data("cifar10_jpeg.npz")
+    chosen = plan("tgfl")
+    by_name = {(s.client, s.name): s for s in chosen.streams}
+    local, external = [], []
+    for client in chosen.source:
+        here, away = (histogram(chosen, rows_of(by_name[client, name])) for name in ("ind", "exd"))
+        others = sum(histogram(chosen, rows_of(by_name[k, "ind"])) for k in chosen.source if k != client)
+        local.append((here > 0).sum())
+        external.append((away > 0).sum())
+        assert np.abs(away / away.sum() - others / others.sum()).max() < 0.08  # five standard errors at 259 images
+        assert np.array_equal(away, histogram(chosen, rows_of(by_name[client, "exd-shifted"])))
+    assert np.mean(local) < 6
+    assert set(external) == {10}
+
+
+def test_tgfl_leaves_a_domain_to_natural_shift(data):
+    data("office_caltech10_64.npz")
+    chosen = plan("tgfl", data="office-caltech10", clients=10, natural="webcam", size=32)
+    names, domain = chosen.dataset.names["domain"], chosen.dataset.columns["domain"]
+    away = names.index("webcam")
+    assert away not in domain[training_rows(chosen)]
+    assert len(chosen.source) == 10
+    dealt = []
+    for stream in chosen.streams:
+        if stream.name in ("ind", "exd"):
+            assert away not in domain[rows_of(stream)]
+        elif stream.name != "mix":
+            corrupted, natural = stream.segments[0].parts
+            assert len(corrupted.rows) == len(natural.rows)
+            assert set(domain[natural.rows]) == {away}
+            dealt += natural.rows.tolist() if stream.name == "ind-shifted" else []
+    assert len(dealt) == len(set(dealt))
+    assert not chosen.remarks
+
+
+def test_tgfl_says_what_its_shift_is_made_of(two_cifars):
+    assert "corrupted images only" in plan("tgfl", clients=5, alpha=1.0).remarks[0]
+    assert not plan("tgfl", clients=5, alpha=1.0, natural="cifar10.1").remarks
+    with pytest.raises(ConfigError, match=r"neither a domain of cifar10 nor a data set; did you mean 'cifar10.1'"):
+        plan("tgfl", natural="cifar10_1")
+
+
 def test_blend_mixes_clean_and_shifted_images_in_one_batch():
     dataset = SCENARIOS["twofold"].load()(size=18).plan(0).dataset
     parts = [Holding(np.array([3, 1])), Holding(np.array([1, 2]), Rotation(90))]
@@ -238,6 +344,74 @@ def test_domain_shift_tests_everybody_on_the_domain_left_out(data):
     chosen = plan("domain-shift", shift="domain", target="dslr")
     assert len(chosen.source) == len(chosen.streams) == 3
     assert {len(s.segments[0].rows) for s in chosen.streams} == {157}
+
+
+FIVE = ("mnist.npz", "svhn_jpeg.npz", "usps.npz", "chars74k_font_digits.npz", "mnist_m_jpeg.npz")
+
+
+def identities(chosen, rows):
+    """What each digit is a picture of, by what the packs tell: MNIST's digit, a photograph, a font, else itself."""
+    columns, names = chosen.dataset.columns, chosen.dataset.names["domain"]
+    first = {name: int(np.flatnonzero(columns["domain"] == i)[0]) for i, name in enumerate(names)}
+    found = set()
+    for row in rows.tolist():
+        name, split = names[columns["domain"][row]], int(columns["split"][row])
+        at = {
+            "mnist": ("digit", split, row - first["mnist"] - 60_000 * split),
+            "mnist-m": ("digit", split, int(columns["mnist_index"][row])),
+            "svhn": ("photo", split, int(columns["photo"][row])),
+            "font-digits": ("font", int(columns["font"][row])),
+            "usps": ("usps", row),
+        }
+        found.add(at[name])
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"most": 7438}, {"clients_per_domain": 4}, {"shift": "domain", "target": "mnist-m", "most": 7438}],
+    ids=["covariate", "more", "clients", "domain"],
+)
+def test_domain_shift_digits_have_no_twin_in_train_and_test(data, options):
+    data(*FIVE)
+    chosen = plan("domain-shift", data="digits-5", **options)
+    split = chosen.dataset.columns["split"]
+    used, seen = training_rows(chosen), np.concatenate([rows_of(s) for s in chosen.streams])
+    assert set(split[used]) == {0, -1}
+    assert set(split[seen]) <= {1, -1}
+    assert not identities(chosen, used) & identities(chosen, seen)
+
+
+def test_domain_shift_keeps_photographs_and_fonts_on_one_side_of_validation(data):
+    data(*FIVE)
+    chosen = plan("domain-shift", data="digits-5", most=7438, clients_per_domain=3)
+    names = chosen.dataset.names["domain"]
+    whole = [(c // 3, identities(chosen, h.rows)) for c, pair in chosen.source.items() for h in pair]
+    for domain in (names.index("svhn"), names.index("font-digits")):
+        parts = [found for d, found in whole if d == domain]
+        assert sum(map(len, parts)) == len(set.union(*parts))
+
+
+def test_domain_shift_digits_have_743_images_a_domain_whatever_the_clients(data):
+    data(*FIVE)
+    for each in (1, 4):
+        chosen = plan("domain-shift", data="digits-5", clients_per_domain=each)
+        assert len(chosen.source) == 5 * each
+        assert len(training_rows(chosen)) == 5 * 743
+        assert sum(len(rows_of(s)) for s in chosen.streams if s.name == "original") == 5 * 1860
+        assert min(a for a, _ in sizes(chosen)) > 0.8 * 743 / each
+        assert all(b for _, b in sizes(chosen))
+    assert chosen.remarks == ["computer fonts (font-digits) stand in for SynthDigits"]
+
+
+def test_domain_shift_has_no_equal_images_in_train_and_test(data):
+    data("office_caltech10_64.npz")
+    for seed in range(5):
+        chosen = plan("domain-shift", seed)
+        pixels = chosen.dataset.images.pixels.numpy()
+        used = {pixels[row].tobytes() for row in training_rows(chosen)}
+        assert not any(pixels[row].tobytes() in used for s in chosen.streams for row in rows_of(s))
+        assert len(training_rows(chosen)) + sum(len(rows_of(s)) for s in chosen.streams if s.name == "original") == 2533
 
 
 def test_writers_train_on_employees_and_test_on_students(data):
@@ -317,6 +491,13 @@ def test_attribute_shift_follows_each_clients_labels(two_cifars):
         common = np.argmax(histogram(chosen, train.rows))
         assert histogram(chosen, tests["attribute"])[common] >= 0.5 * histogram(chosen, tests["attribute"]).max()
     assert sum(len(s.segments[0].rows) for s in chosen.streams if s.name == "attribute") == 200
+
+
+def test_remarks_stand_in_the_picture(two_cifars):
+    people = SCENARIOS["upfl"].load()(data="cifar10", partition="dirichlet", clients=20, test_alpha=0.01).build(0)
+    gone = 10 - len(people.streams)
+    assert gone > 0
+    assert f"cut to whole images: {gone} of 10 new clients" in picture(people)
 
 
 def test_tgfl_with_natural_shift_mixes_it_half_and_half(two_cifars):

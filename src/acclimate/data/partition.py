@@ -144,7 +144,7 @@ def dirichlet(
 ) -> list[Rows]:
     """Each class is spread over the clients by its own draw from Dir(alpha); everybody gets at least `least` images.
 
-    Shares are cut to whole numbers, so a few images may belong to nobody.
+    Shares are cut to whole numbers, so a few images may belong to nobody; with `least=0` so may clients have none.
     """
     _enough(len(pool), clients * least, "images")
     available = np.bincount(labels[pool], minlength=classes)
@@ -220,6 +220,19 @@ def cut(rows: Rows, share: float) -> tuple[Rows, Rows]:
     if 0 < share < 1 and len(rows) > 1:
         end = min(max(end, 1), len(rows) - 1)
     return rows[:end], rows[end:]
+
+
+def apart(rows: Rows, ends: Sequence[int], groups: NDArray[np.int64]) -> list[Rows]:
+    """Rows cut near `ends`, where no group of theirs (`groups[row]`: a photograph, a font) is cut in two.
+
+    >>> apart(np.arange(5), [2], np.array([7, 8, 7, 9, 9]))
+    [array([0, 2]), array([1, 3, 4])]
+    """
+    _, first, group = np.unique(groups[rows], return_index=True, return_inverse=True)
+    order = np.argsort(first[group], kind="stable")  # groups as they come first, each in one piece
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))  # with the end of all
+    nearest = [int(starts[np.abs(starts - end).argmin()]) for end in ends]
+    return np.split(rows[order], nearest)
 
 
 def _enough(there: int, needed: int, what: str) -> None:

@@ -21,6 +21,7 @@ def picture(people: Population, most: int = 12) -> str:
     lines = [
         f"{len(people.source)} source clients, {len({s.client for s in people.streams})} test clients, "
         f"{people.classes} classes, images {channels}x{height}x{width}",
+        *people.remarks,
         "",
         "source clients       train  validation  labels",
     ]

@@ -58,6 +58,7 @@ class Plan:
     source: Mapping[int, tuple[Holding, Holding]]  # client → training part, validation part
     streams: Sequence[StreamPlan]
     public: Holding | None = None  # unlabelled images that everybody has
+    remarks: Sequence[str] = ()  # what a reader of results must know of how it came out
 
 
 class Held(NamedTuple):
@@ -113,6 +114,7 @@ class Population:
     public: Held | None = None
     digest: str = ""  # of all that phases can see: what was trained on equal digests can be shared
     availability: Availability = ALWAYS  # of test clients; nothing is trained differently for it
+    remarks: Sequence[str] = ()
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -202,6 +204,7 @@ def realise(plan: Plan, seed: int) -> Population:
         ],
         public=None if plan.public is None else held(plan.public),
         digest=_digest(plan, seed),
+        remarks=plan.remarks,
     )
 
 

@@ -31,7 +31,8 @@ class UPFL(Scenario):
 
     MNIST, Fashion-MNIST: two random shards, maybe of one class; CIFAR-10: two distinct classes; CIFAR-100: each
     superclass cut in five; FEMNIST: by writer. `dirichlet`: the training set to half of the clients with `alpha`, the
-    test set to the others with `test_alpha` (§4.4). `test_share` keeps only a part of what new clients have (§4.5);
+    test set to the others with `test_alpha` (§4.4); whoever gets nothing is left out, as in the authors' code, and a
+    remark says how many. `test_share` keeps only a part of what new clients have (§4.5);
     `public` sets a part of everything aside as unlabelled public data, for devices with models of different sizes
     (`model: {name: fedtta-cnn, variants: [{width: small}, {width: medium}, {width: big}]}`).
     """
@@ -50,13 +51,12 @@ class UPFL(Scenario):
         dataset, rng = sources.load(self.data), np.random.default_rng([seed, 4])
         everything = rng.permutation(len(dataset.labels))
         shared, rest = np.split(everything, [round(self.public * len(everything))])
-        fresh = round(self.clients * self.new)
+        fresh, remarks = round(self.clients * self.new), list[str]()
         if self.partition == "dirichlet":
             split = dataset.columns["split"][rest]
-            old = partition.dirichlet(
-                dataset.labels, rest[split == 0], self.clients - fresh, dataset.classes, self.alpha, rng, least=2
-            )
-            new = partition.dirichlet(dataset.labels, rest[split == 1], fresh, dataset.classes, self.test_alpha, rng)
+            old, notes = _dealt(dataset, rest[split == 0], self.clients - fresh, self.alpha, rng, "source", least=2)
+            new, more = _dealt(dataset, rest[split == 1], fresh, self.test_alpha, rng, "new", least=1)
+            remarks += notes + more
         else:
             parts = self._parts(dataset, rest, rng)
             order = rng.permutation(len(parts))
@@ -70,7 +70,7 @@ class UPFL(Scenario):
             StreamPlan(len(old) + k, "test", [Holding(rows[: max(1, round(self.test_share * len(rows)))])])
             for k, rows in enumerate(new)
         ]
-        return Plan(dataset, source, streams, Holding(shared) if len(shared) else None)
+        return Plan(dataset, source, streams, Holding(shared) if len(shared) else None, remarks)
 
     def _parts(self, dataset: Dataset, pool: Rows, rng: np.random.Generator) -> list[Rows]:
         kind = NATURAL.get(self.data, "shards") if self.partition == "natural" else self.partition
@@ -88,6 +88,19 @@ class UPFL(Scenario):
             return [part for rows in groups for part in np.array_split(rng.permutation(rows), cuts)]
         chosen = rng.permutation(len(groups))[: self.clients]
         return [rng.permutation(groups[i]) for i in chosen]
+
+
+def _dealt(
+    dataset: Dataset, pool: Rows, clients: int, alpha: float, rng: np.random.Generator, who: str, least: int
+) -> tuple[list[Rows], list[str]]:
+    """Parts of `pool` by Dir(alpha) without those below `least` images, and what to say of what was left out."""
+    parts = partition.dirichlet(dataset.labels, pool, clients, dataset.classes, alpha, rng, least=0)
+    kept = [rows for rows in parts if len(rows) >= least]
+    if not kept:
+        raise ConfigError([f"Dir({alpha:g}) left none of {clients} {who} clients with images"], "upfl")
+    unused = len(pool) - sum(map(len, kept))
+    said = f"{clients - len(kept)} of {clients} {who} clients and {unused} of {len(pool)} images"
+    return kept, [f"left out by Dir({alpha:g}), cut to whole images: {said}"] if unused else []
 
 
 @dataclass(frozen=True)

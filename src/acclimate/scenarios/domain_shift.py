@@ -1,0 +1,92 @@
+"""Test-time shift on the clients that trained, one domain each: covariate and domain shift (FedICON)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acclimate.data import partition, sources
+from acclimate.data.dataset import Dataset
+from acclimate.data.partition import Rows
+from acclimate.data.twins import twins
+from acclimate.errors import ConfigError, nearest
+from acclimate.options import Count, Share
+from acclimate.scenarios.population import Holding, Plan, Scenario, StreamPlan
+from acclimate.scenarios.shifts import any_common
+
+DIGITS = ("mnist", "svhn", "usps", "font-digits", "mnist-m")
+SUBSET = 743  # training images of a digit domain in FedBN's subset
+
+
+@dataclass(frozen=True)
+class DomainShift(Scenario):
+    """One domain per client. `covariate`: tested on its own domain, clean and corrupted; `domain`: all but one train,
+    and every one of them is tested on the domain left out.
+
+    Images are tested from a data set's own test part where it has one, else from the share `test`; digits of one
+    photograph or font, and equal images, are never on both sides. With `clients_per_domain` the same images are dealt
+    to more clients. Computer fonts stand in for SynthDigits (`synth-digits`) unless `domains` says otherwise.
+    """  # noqa: D205
+
+    data: Literal["digits-5", "office-caltech10", "pacs"] = "office-caltech10"
+    shift: Literal["covariate", "domain"] = "covariate"
+    target: str | None = None  # of `domain`
+    domains: tuple[str, ...] = DIGITS  # of digits-5
+    clients_per_domain: Count = 1
+    size: Count = 32
+    most: Count | None = None  # images of a domain that train or validate; by default 743 for digits-5, else all
+    most_test: Count = 1860  # images of a domain that are tested, as in FedBN's preparation
+    severity: Count = 5
+    test: Share = 0.2
+    validation: Share = 0.1
+
+    def plan(self, seed: int) -> Plan:
+        digits = self.data == "digits-5"
+        dataset = sources.combine(self.domains, self.size, 3) if digits else sources.load(self.data, self.size)
+        rng, names, groups = np.random.default_rng([seed, 8]), dataset.names["domain"], twins(dataset)
+        if self.shift == "domain" and self.target not in names:
+            raise ConfigError(
+                [f"target: unknown domain '{self.target}'; {nearest(self.target, names)}"], "domain-shift"
+            )
+        by_domain = partition.by_column(dataset.columns["domain"], np.arange(len(dataset.labels)))
+        halves = {
+            d: self._halves(dataset, names[d], rng.permutation(rows), groups, rng) for d, rows in by_domain.items()
+        }
+        source, streams, each = {}, [], self.clients_per_domain
+        for domain, (rest, own) in halves.items():
+            if self.shift == "domain" and names[domain] == self.target:
+                continue
+            tests = partition.apart(own, _ends(own, each), groups)
+            for k, part in enumerate(partition.apart(rest, _ends(rest, each), groups)):
+                client = domain * each + k
+                train, check = partition.apart(part, [len(partition.cut(part, self.validation)[0])], groups)
+                source[client] = (Holding(train), Holding(check))
+                if self.shift == "domain":
+                    away = halves[names.index(str(self.target))][1]
+                    streams.append(StreamPlan(client, "target", [Holding(away)]))
+                else:
+                    streams.append(StreamPlan(client, "original", [Holding(tests[k])]))
+                    streams.append(StreamPlan(client, "corrupted", [Holding(tests[k], any_common(self.severity))]))
+        remarks = ["computer fonts (font-digits) stand in for SynthDigits"] if "font-digits" in names else []
+        return Plan(dataset, source, streams, remarks=remarks)
+
+    def _halves(
+        self, dataset: Dataset, name: str, rows: Rows, groups: NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[Rows, Rows]:
+        """A domain's images to train and validate on, and those to test."""
+        split = dataset.columns.get("split", np.full(len(dataset.labels), -1))[rows]
+        most = self.most or (SUBSET if self.data == "digits-5" else len(rows))
+        if (split >= 0).all():
+            rest, own = rows[split == 0], rows[split == 1]
+        elif self.shift == "domain" and name == self.target:  # nobody trains on any of it
+            rest, own = rows[:0], rows
+        else:
+            rest, own = map(rng.permutation, partition.apart(rows, [len(partition.cut(rows, self.test)[0])], groups))
+        return rest[:most], own[: self.most_test]
+
+
+def _ends(rows: Rows, parts: int) -> list[int]:
+    return [round(len(rows) * k / parts) for k in range(1, parts)]
