@@ -159,6 +159,7 @@ class Replies:
 class Algorithm(ABC, Generic[S, C]):
     """A federated phase. Subclasses are frozen dataclasses of hyper-parameters and change nothing on `self`."""
 
+    revision: ClassVar[int] = 0  # raised when a default changes: what was made with the old one has another name
     keeps: ClassVar[bool] = False  # True: server_update needs every reply, not only their mean
     exports: ClassVar[tuple[str, ...]] = ("model",)  # the names `export` gives; without "model": a calibration
 
@@ -194,6 +195,7 @@ class Adapter(nn.Module):
     may change modes, `requires_grad` and tensors of `net`, nothing of its structure.
     """
 
+    revision: ClassVar[int] = 0  # raised when a default changes
     needs: ClassVar[tuple[str, ...]] = ()
     optimizer: torch.optim.Optimizer | None = None  # set by adapters with an inner step; part of their state
 
@@ -201,6 +203,11 @@ class Adapter(nn.Module):
         super().__init__()
         self.net = net.eval()
         self.figures: dict[str, Tensor] = {}  # what a report may draw; emptied by the engine before each slot
+
+    @classmethod
+    def requires(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """What an adapter with these options needs besides the model; one around another needs what that one does."""
+        return cls.needs
 
     def moving(self) -> Params:
         """The tensors that adaptation changes in place (the tensors themselves, not copies)."""
@@ -242,6 +249,27 @@ class Adapter(nn.Module):
         params.assign(self.moving(), shared)
 
 
+@dataclass(frozen=True)
+class AdapterRecipe:
+    """An adapter and its options, before there is a model: what an adapter around another takes as its option.
+
+    >>> AdapterRecipe(Adapter)(nn.Linear(1, 2)).net
+    Linear(in_features=1, out_features=2, bias=True)
+    """
+
+    target: type[Adapter]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the knowledge it has to be given."""
+        return self.target.requires(self.options)
+
+    def __call__(self, net: nn.Module, **knowledge: Nest) -> Adapter:
+        """The adapter around a model."""
+        return self.target(net, **knowledge, **self.options)
+
+
 class Upload(NamedTuple):
     """What a test client sends in one slot."""
 
@@ -266,6 +294,7 @@ class Mix(NamedTuple):
 class Aggregator(ABC, Generic[S]):
     """Turns the uploads of a slot into downloads. Subclasses are frozen dataclasses of hyper-parameters."""
 
+    revision: ClassVar[int] = 0  # raised when a default changes
     signs: ClassVar[bool] = False  # True: the engine computes signatures
     keeps: ClassVar[bool] = False  # True: `mix` also gets the last uploads of clients that are absent, after the others
 

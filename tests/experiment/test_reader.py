@@ -37,7 +37,7 @@ def test_parse_fills_in_everything():
         ("mine", "tent", None, 1),
     ]
     assert experiment.systems[4].adapter.options["lr"] == 0.01
-    assert experiment.systems[0].phases[0].algorithm.make().local.lr == 0.1
+    assert experiment.systems[0].phases[0].algorithm.made.local.lr == 0.1
     assert experiment.test.batch_size == "all"
 
 
@@ -177,7 +177,7 @@ def test_devices_may_have_models_of_different_sizes():
     raw = copy.deepcopy(PLAIN)
     raw["model"] = {"name": "fedtta-cnn", "variants": [{"width": "small"}, {"width": "medium"}, {"width": "big"}]}
     raw["systems"] = ["none"]
-    assert parse(raw).variants == ({"width": "small"}, {"width": "medium"}, {"width": "big"})
+    assert [variant.options["width"] for variant in parse(raw).model.variants] == ["small", "medium", "big"]
     raw["model"]["variants"][1]["width"] = "huge"
     with pytest.raises(ConfigError, match=r"model.variants.1.width: expected 'small', 'medium' or 'big'; found 'huge'"):
         parse(raw)
