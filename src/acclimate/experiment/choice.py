@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -88,8 +89,16 @@ def flat(plain: Any, path: str = "") -> dict[str, Any]:
 
 
 def revision_of(target: Any) -> int:
-    """How often a default of it has changed."""
-    return int(getattr(target, "revision", 0))
+    """How often a default of it, or of the classes of its options, has changed."""
+    return sum(int(getattr(kind, "revision", 0)) for kind in (target, *classes_of_options(target)))
+
+
+def classes_of_options(target: Any) -> list[type]:
+    """Classes of options that are dataclasses, such as that of `local`, and of their fields."""
+    hints = [field.annotation for field in options_of(target).model_fields.values()]
+    kinds = [kind for hint in hints for kind in (hint, *typing.get_args(hint)) if isinstance(kind, type)]
+    own = [kind for kind in kinds if dataclasses.is_dataclass(kind)]
+    return list(dict.fromkeys(found for kind in own for found in (kind, *classes_of_options(kind))))
 
 
 def _with_options(

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from acclimate.engine.evaluate import Test
 from acclimate.experiment.choice import Chosen, differing, revision_of
 from acclimate.models.build import Build
+from acclimate.options import Count, Whole
 from acclimate.scenarios.population import Population
 
 
@@ -44,15 +45,21 @@ class ModelChoice:
         return {**self.chosen.differs, **({"variants": variants} if variants else {})}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """For how long a phase runs, and with whom."""
+
+    rounds: Count
+    cohort: Count | Literal["all"] = "all"
+    keep_every: Count | None = None
+    seed: Whole | None = None  # instead of the experiment's: one model for all its seeds
+
+
 @dataclass(frozen=True)
-class PhaseChoice:
-    """A phase and for how long, with whom."""
+class PhaseChoice(Schedule):
+    """A phase with its schedule."""
 
     algorithm: Chosen
-    rounds: int
-    cohort: int | Literal["all"] = "all"
-    keep_every: int | None = None
-    seed: int | None = None  # instead of the experiment's: one model for all its seeds
 
     @property
     def exports(self) -> tuple[str, ...]:
@@ -74,9 +81,8 @@ class PhaseChoice:
         }
 
     def differs(self) -> dict[str, Any]:
-        how = {"cohort": (self.cohort, "all"), "keep_every": (self.keep_every, None), "seed": (self.seed, None)}
-        chosen = {key: value for key, (value, default) in how.items() if value != default}
-        return {"rounds": self.rounds, **chosen, "algorithm": self.algorithm.differs}
+        schedule = {f.name: value for f in fields(Schedule) if (value := getattr(self, f.name)) != f.default}
+        return {**_revision(Schedule), **schedule, "algorithm": self.algorithm.differs}
 
 
 @dataclass(frozen=True)
@@ -184,8 +190,12 @@ class Experiment:
 
 def _test_differs(test: Test) -> dict[str, Any]:
     """What of a test differs from the defaults."""
-    revision = revision_of(type(test))
-    return {**({"revision": revision} if revision else {}), **differing(test)}
+    return {**_revision(Test), **differing(test)}
+
+
+def _revision(kind: type) -> dict[str, int]:
+    revision = revision_of(kind)
+    return {"revision": revision} if revision else {}
 
 
 def digest_of(plain: Any) -> str:

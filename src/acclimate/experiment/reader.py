@@ -6,9 +6,9 @@ import copy
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -25,10 +25,9 @@ from acclimate.experiment.catalog import (
     shipped,
 )
 from acclimate.experiment.choice import Chosen, choose
-from acclimate.experiment.experiment import Experiment, ModelChoice, PhaseChoice, System
+from acclimate.experiment.experiment import Experiment, ModelChoice, PhaseChoice, Schedule, System
 from acclimate.experiment.overrides import override
 from acclimate.experiment.schema import check
-from acclimate.options import Count, Whole
 
 
 def read(source: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -49,6 +48,7 @@ def parse(raw: Any, overrides: Sequence[str] = (), source: str = "the experiment
     reader = _Reader()
     experiment = None
     if isinstance(raw, dict):
+        raw = copy.deepcopy(raw)  # overrides are written into it
         for text in overrides:
             reader.problems += override(raw, text)
         experiment = reader.experiment(raw)
@@ -61,12 +61,6 @@ def parse(raw: Any, overrides: Sequence[str] = (), source: str = "the experiment
 
 _KEYS = ("name", "scenario", "model", "phases", "systems", "test", "seeds")
 _SYSTEM_KEYS = ("name", "phases", "adapter", "aggregator", "tune", "select", "model", "test")
-
-
-def _phase(
-    rounds: Count, cohort: Count | Literal["all"] = "all", keep_every: Count | None = None, seed: Whole | None = None
-) -> None:
-    """The keys every phase has, for the schema."""
 
 
 def _seeds(seeds: list[int]) -> None:
@@ -134,11 +128,11 @@ class _Reader:
 
     def phase(self, raw: Any, path: str) -> PhaseChoice | None:
         given = {"name": raw} if isinstance(raw, str) else raw
-        common = ("rounds", "cohort", "keep_every", "seed")
+        common = [field.name for field in fields(Schedule)]
         algorithm = self.chosen(given, path, PHASES, common)
         if not isinstance(given, dict):
             return None
-        keys, _, problems = check(_phase, {key: given[key] for key in common if key in given}, path)
+        keys, _, problems = check(Schedule, {key: given[key] for key in common if key in given}, path)
         self.problems += problems
         return PhaseChoice(algorithm, **keys) if algorithm and not problems else None
 

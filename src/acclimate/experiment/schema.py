@@ -8,6 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -28,6 +29,7 @@ class Nested:
     optional: bool  # whether it may be null
 
 
+@cache
 def options_of(target: Callable[..., Any]) -> type[BaseModel]:
     """A pydantic model with one field per option; one that is a method may be anything, and carries a `Nested`."""
     # What an adapter's constructor takes besides options; what an instance needs is the business of its recipe.
