@@ -204,4 +204,5 @@ def digest_of(plain: Any) -> str:
 
 
 def _settings(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in options.items())
+    """As overrides are written."""
+    return ", ".join(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in options.items())
