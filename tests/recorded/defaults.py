@@ -16,7 +16,8 @@ from typing import Any
 
 from acclimate.engine.evaluate import Test
 from acclimate.experiment.catalog import ROOMS
-from acclimate.experiment.choice import classes_of_options, default_options, flat, revision_of
+from acclimate.experiment.choice import default_options, flat
+from acclimate.experiment.differences import classes_of_options, revision_of
 from acclimate.experiment.experiment import Schedule
 from acclimate.experiment.schema import options_of
 
@@ -32,7 +33,7 @@ def current() -> Table:
     rooms["experiments"] = {"test": Test, "phase": Schedule}
     return {
         room: {
-            name: {"revision": revision_of(target), "defaults": _defaults(target)}
+            name: {"revision": 0, **revision_of(target), "defaults": _defaults(target)}
             for name, target in sorted(targets.items())
         }
         for room, targets in rooms.items()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from acclimate.contracts import Adapter, AdapterRecipe
 from acclimate.errors import nearest
 from acclimate.experiment.catalog import Entry
+from acclimate.experiment.differences import differing_options, revision_of
 from acclimate.experiment.schema import GIVEN, check, nested_of, options_of
 
 
@@ -67,16 +67,6 @@ def default_options(target: Any) -> dict[str, Any]:
     return {key: found[key] for key, field in model.model_fields.items() if not field.is_required()}
 
 
-def differing(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass instance that differ from its class's own defaults.
-
-    >>> from acclimate.sgd import LocalSGD
-    >>> differing(LocalSGD(lr=0.5, epochs=1))
-    {'lr': 0.5}
-    """
-    return _differing(value, dataclasses.asdict(value), None)
-
-
 def flat(plain: Any, path: str = "") -> dict[str, Any]:
     """Nested mappings as dotted keys, as overrides are written.
 
@@ -86,19 +76,6 @@ def flat(plain: Any, path: str = "") -> dict[str, Any]:
     if not isinstance(plain, Mapping):
         return {path: plain}
     return {k: v for key, item in plain.items() for k, v in flat(item, f"{path}.{key}" if path else str(key)).items()}
-
-
-def revision_of(target: Any) -> int:
-    """How often a default of it, or of the classes of its options, has changed."""
-    return sum(int(getattr(kind, "revision", 0)) for kind in (target, *classes_of_options(target)))
-
-
-def classes_of_options(target: Any) -> list[type]:
-    """Classes of options that are dataclasses, such as that of `local`, and of their fields."""
-    hints = [field.annotation for field in options_of(target).model_fields.values()]
-    kinds = [kind for hint in hints for kind in (hint, *typing.get_args(hint)) if isinstance(kind, type)]
-    own = [kind for kind in kinds if dataclasses.is_dataclass(kind)]
-    return list(dict.fromkeys(found for kind in own for found in (kind, *classes_of_options(kind))))
 
 
 def _with_options(
@@ -116,15 +93,16 @@ def _with_options(
     for key, mark in nested_of(model).items():
         chosen = inner.setdefault(key, _chosen(values[key], mark.table))
         values[key], dumped[key] = chosen and chosen.made, _plain(chosen)
-    differs = _differs(model, values, dumped, inner)
-    if revision := revision_of(target):
-        differs = {"revision": revision, **differs}
+    differs = {"name": name, **revision_of(target), **differing_options(model, values, dumped)}
+    for key, mark in nested_of(model).items():
+        if _differs(inner[key], model.model_fields[key], mark.table):
+            differs[key] = chosen.differs if (chosen := inner[key]) else None
     plain = {"name": name, **{key: dumped[key] for key in model.model_fields}}
     try:
         made = _make(target, values)
     except ValueError as error:  # of a class that looks at several options together
         return None, [f"{path}: {error}"]
-    return Chosen(name, target, values, plain, {"name": name, **differs}, made, tuple(filter(None, inner.values()))), []
+    return Chosen(name, target, values, plain, differs, made, tuple(filter(None, inner.values()))), []
 
 
 def _make(target: Any, options: Mapping[str, Any]) -> Any:
@@ -134,45 +112,10 @@ def _make(target: Any, options: Mapping[str, Any]) -> Any:
     return partial(target, **options) if takes_more else target(**options)
 
 
-def _differs(
-    model: type[BaseModel], values: Mapping[str, Any], dumped: Mapping[str, Any], inner: Mapping[str, Chosen | None]
-) -> dict[str, Any]:
-    """The options that differ from the defaults: an option that comes later, with a default, changes nothing here."""
-    blank, nested, found = model.model_construct(), nested_of(model), dict[str, Any]()
-    defaults = blank.model_dump(mode="json", exclude=set(nested))
-    for key, field in model.model_fields.items():
-        default = None if field.is_required() else getattr(blank, key)
-        if key in nested:
-            chosen = inner[key]
-            if field.is_required() or _plain(chosen) != _plain(_chosen(default, nested[key].table)):
-                found[key] = chosen and chosen.differs
-        elif dataclasses.is_dataclass(values[key]):
-            part = _differing(values[key], dumped[key], default)
-            if type(default) is not type(values[key]):
-                part = {"class": type(values[key]).__name__, **part}
-            found |= {key: part} if part else {}
-        elif field.is_required() or dumped[key] != defaults[key]:
-            found[key] = dumped[key]
-    return found
-
-
-def _differing(value: Any, dumped: Mapping[str, Any], default: Any) -> dict[str, Any]:
-    """As `differing`, from another instance of the class if there is one to compare with."""
-    found: dict[str, Any] = {}
-    for field in dataclasses.fields(value):
-        now = getattr(value, field.name)
-        before = getattr(default, field.name) if type(default) is type(value) else _default_of(field)
-        if now == before:
-            continue
-        found[field.name] = dumped[field.name]
-        if dataclasses.is_dataclass(now):
-            found[field.name] = _differing(now, dumped[field.name], before)
-    return found
-
-
-def _default_of(field: dataclasses.Field[Any]) -> Any:
-    made = field.default_factory
-    return field.default if made is dataclasses.MISSING else made()
+def _differs(chosen: Chosen | None, field: FieldInfo, table: Mapping[str, Entry]) -> bool:
+    """Whether a method was given that is not the default."""
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    return field.is_required() or _plain(chosen) != _plain(_chosen(default, table))
 
 
 def _plain(chosen: Chosen | None) -> Mapping[str, Any] | None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from acclimate.engine.evaluate import Test
-from acclimate.experiment.choice import Chosen, differing, revision_of
+from acclimate.experiment.choice import Chosen
+from acclimate.experiment.differences import differing, revision_of
 from acclimate.models.build import Build
 from acclimate.options import Count, Whole
 from acclimate.scenarios.population import Population
@@ -82,7 +83,7 @@ class PhaseChoice(Schedule):
 
     def differs(self) -> dict[str, Any]:
         schedule = {f.name: value for f in fields(Schedule) if (value := getattr(self, f.name)) != f.default}
-        return {**_revision(Schedule), **schedule, "algorithm": self.algorithm.differs}
+        return {**revision_of(Schedule), **schedule, "algorithm": self.algorithm.differs}
 
 
 @dataclass(frozen=True)
@@ -190,12 +191,7 @@ class Experiment:
 
 def _test_differs(test: Test) -> dict[str, Any]:
     """What of a test differs from the defaults."""
-    return {**_revision(Test), **differing(test)}
-
-
-def _revision(kind: type) -> dict[str, int]:
-    revision = revision_of(kind)
-    return {"revision": revision} if revision else {}
+    return {**revision_of(Test), **differing(test)}
 
 
 def digest_of(plain: Any) -> str:

@@ -139,8 +139,8 @@ class _Seed:
     def system(self, system: System) -> None:
         """Train what is missing, choose what is to be chosen, test."""
         known = Known([self.phase(system, position) for position in range(len(system.phases))])
-        for adapter in (system.adapter, *system.tune):
-            check_knowledge(known, adapter.made.needs, self.tested.streams)
+        for needs in dict.fromkeys(adapter.made.needs for adapter in (system.adapter, *system.tune)):
+            check_knowledge(known, needs, self.tested.streams)
         if system.tune:
             system = replace(system, adapter=self.tuned(system, known))
         self._note_knowledge(system, known)
