@@ -19,7 +19,8 @@ def wrap(model: nn.Module, adapter: str, **options: Any) -> Adapter:
 
     The result adapts and predicts when it is called with a batch; your model stays as it is. Options are those of
     the adapter (`acclimate show tent`); what an adapter needs besides the model, such as BBSE's confusion matrix,
-    is given by name too.
+    is given by name too. An option that is a method is a name, or a mapping with name and options:
+    `wrap(model, "tta-grad", term={"name": "fedprox", "mu": 0.1})`.
 
     >>> from torch import nn, ones
     >>> wrap(nn.Sequential(nn.Linear(2, 3)), "em")(ones(4, 2)).shape
@@ -34,10 +35,11 @@ def wrap(model: nn.Module, adapter: str, **options: Any) -> Adapter:
 
     if adapter not in ADAPTERS:
         raise ConfigError([f"unknown adapter '{adapter}'; {nearest(adapter, ADAPTERS)}"], "wrap")
-    known = options_of(ADAPTERS[adapter].load()).model_fields
+    target = ADAPTERS[adapter].load()
+    known = options_of(target).model_fields
     own = {"name": adapter, **{name: value for name, value in options.items() if name in known}}
     chosen, problems = choose(own, adapter, ADAPTERS)
-    needs = chosen.made.needs if chosen else ()  # what is needed may depend on the options
+    needs = chosen.made.needs if chosen else target.needs  # what is needed may depend on the options
     rest = {name: value for name, value in options.items() if name not in known and name not in needs}
     if rest or chosen is None:
         raise ConfigError(choose({**own, **rest}, adapter, ADAPTERS)[1] or problems, "wrap")

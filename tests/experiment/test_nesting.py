@@ -198,3 +198,9 @@ def test_wrap_takes_an_adapter_around_another_with_what_that_one_needs():
         ac.wrap(net(), "guard", of="tnet")
     with pytest.raises(ConfigError, match=r"tta-grad.term.mu: expected a number greater than or equal to 0; found -1"):
         ac.wrap(net(), "tta-grad", term={"name": "fedprox", "mu": -1})
+
+
+def test_wrap_names_every_problem_but_no_knowledge_that_was_given():
+    with pytest.raises(ConfigError) as error:
+        ac.wrap(net(), "bbse", confusion=torch.eye(3), smoothing=2, knid="soft")
+    assert [problem.partition(":")[0] for problem in error.value.problems] == ["bbse.smoothing", "bbse.knid"]

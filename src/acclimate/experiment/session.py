@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from acclimate import trees
 from acclimate.engine.checkpoint import Checkpoint
@@ -20,6 +20,7 @@ from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.cache import phase_path
 from acclimate.experiment.choice import Chosen, flat
 from acclimate.experiment.experiment import Experiment, System, digest_of
+from acclimate.experiment.listener import Listener
 from acclimate.experiment.lock import lock
 from acclimate.experiment.source import source_digest
 from acclimate.experiment.unseen import unseen
@@ -31,30 +32,6 @@ from acclimate.store.database import Store, Unit
 
 TEST = "test"  # the phase of a unit that is no choice among candidates
 MOST_NOTED_BYTES = 4096  # of knowledge that is copied into the store
-
-
-class Listener(Protocol):
-    """Whoever wants to know how far things are."""
-
-    def begin(self, title: str, total: int) -> None: ...
-
-    def step(self, done: int, text: str) -> None: ...
-
-    def end(self) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-
-class Silent:
-    """Nobody wants to know."""
-
-    def begin(self, title: str, total: int) -> None: ...
-
-    def step(self, done: int, text: str) -> None: ...
-
-    def end(self) -> None: ...
-
-    def say(self, text: str) -> None: ...
 
 
 @dataclass
