@@ -140,6 +140,7 @@ def test_problem_names_the_key_and_what_to_do(change, message):
     ("override", "message"),
     [
         ("seeds", "override 'seeds': expected KEY=VALUE"),
+        ("seeds=[0", "override 'seeds=[0': the value is not readable as YAML"),
         ("phases.3.rounds=1", "override 'phases.3.rounds=1': there is no '3' in 'phases'"),
         ("systems.tnt.adapter.lr=1", "did you mean 'tent'?"),
     ],
@@ -181,3 +182,9 @@ def test_devices_may_have_models_of_different_sizes():
     raw["model"]["variants"][1]["width"] = "huge"
     with pytest.raises(ConfigError, match=r"model.variants.1.width: expected 'small', 'medium' or 'big'; found 'huge'"):
         parse(raw)
+
+
+def test_parse_leaves_what_it_was_given():
+    raw = copy.deepcopy(PLAIN)
+    parse(raw, ["seeds=[7]", "systems.tent.adapter.lr=0.5"])
+    assert raw == PLAIN
