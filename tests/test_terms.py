@@ -6,7 +6,7 @@ from torch import nn
 
 import toys
 from acclimate import params
-from acclimate.terms import Contrast, Proximal, SelfDistillation, term_of
+from acclimate.terms import Contrast, Proximal, SelfDistillation
 
 ONE = torch.ones(1, 1, 1, 1)
 
@@ -73,24 +73,24 @@ def test_self_distillation_is_the_divergence_from_the_model_sent_last():
     assert net[1].weight.grad.flatten().tolist() == pytest.approx([-0.375, 0.375], abs=1e-5)
 
 
-@pytest.mark.parametrize("name", ["moon", "pfedsd"])
-def test_terms_need_a_model_sent_before(name):
+@pytest.mark.parametrize("term", [Contrast, SelfDistillation])
+def test_terms_need_a_model_sent_before(term):
     net = toys.two_layers()
-    assert term_of(name, None)(net, ONE, params.of(net), None).item() == 0.0
+    assert term()(net, ONE, params.of(net), None).item() == 0.0
 
 
-@pytest.mark.parametrize("name", ["fedprox", "moon", "pfedsd"])
-def test_terms_with_weight_zero_are_zero(name):
+@pytest.mark.parametrize("term", [Proximal, Contrast, SelfDistillation])
+def test_terms_with_weight_zero_are_zero(term):
     net, other = toys.two_layers(), {"1.weight": torch.full((1, 1), -2.0), "2.weight": torch.tensor([[2.0], [1.0]])}
-    assert term_of(name, 0.0)(net, ONE, other, other).item() == 0.0
-    assert term_of(name, None)(net, ONE, other, other).item() != 0.0
+    assert term(mu=0.0)(net, ONE, other, other).item() == 0.0
+    assert term()(net, ONE, other, other).item() != 0.0
 
 
-@pytest.mark.parametrize("name", ["moon", "pfedsd"])
-def test_terms_look_back_without_touching_statistics_or_mode(name):
+@pytest.mark.parametrize("term", [Contrast, SelfDistillation])
+def test_terms_look_back_without_touching_statistics_or_mode(term):
     net = toys.normed().train()
     before = params.of(net)
     given = {name: tensor.clone() for name, tensor in before.items()}
-    term_of(name, None)(net, torch.randn(4, 1, 1, 1), before, before)
+    term()(net, torch.randn(4, 1, 1, 1), before, before)
     assert net.training
     assert all(torch.equal(before[name], given[name]) for name in given)

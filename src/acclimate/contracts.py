@@ -217,7 +217,11 @@ class Adapter(nn.Module):
 
 @dataclass(frozen=True)
 class AdapterRecipe:
-    """An adapter that is still without a model: its class and options. An adapter that wraps another is given one."""
+    """An adapter that is still without a model: its class and options. An adapter that wraps another is given one.
+
+    >>> AdapterRecipe(Adapter)(nn.Linear(1, 2)).net
+    Linear(in_features=1, out_features=2, bias=True)
+    """
 
     target: type[Adapter]
     options: Mapping[str, Any] = field(default_factory=dict)

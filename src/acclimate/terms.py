@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acclimate.losses import Term
 from acclimate.models.head import features
 from acclimate.options import NonNegative, Positive
-
-Name = Literal["fedprox", "moon", "pfedsd"]
 
 
 @dataclass(frozen=True)
@@ -76,18 +72,6 @@ class SelfDistillation:
         student = net(x).div(self.temperature).log_softmax(-1)
         divergence = F.kl_div(student, teacher, reduction="batchmean", log_target=True)  # KL(previous ‖ current)
         return self.mu * self.temperature**2 * divergence
-
-
-TERMS: dict[Name, type[Proximal | Contrast | SelfDistillation]] = {
-    "fedprox": Proximal,
-    "moon": Contrast,
-    "pfedsd": SelfDistillation,
-}
-
-
-def term_of(name: Name, mu: float | None) -> Term:
-    """A term by name; without a weight its own default."""
-    return TERMS[name]() if mu is None else TERMS[name](mu=mu)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from acclimate.adapters.tent import Tent
 from acclimate.adapters.tta_grad import TTAGrad
 from acclimate.errors import UnsupportedModel
 from acclimate.models.build import Build
+from acclimate.terms import Contrast, Proximal, SelfDistillation
 
 BATCH = torch.tensor([0.0, 2.0]).view(2, 1, 1, 1)
 BUILD = Build(toys.SmallNet, 3, (1, 8, 8), (0.5,), (0.25,))
@@ -61,20 +62,20 @@ def test_tta_grad_fedprox_equals_no_term_with_one_step_and_not_with_two():
     """FedProx's pull is zero at the anchor, where every first step begins."""
     x, weights = toys.examples(6).x, params.of(BUILD(None))
     after = {}
-    for term, steps in [(None, 1), ("fedprox", 1), (None, 2), ("fedprox", 2)]:
-        adapter = TTAGrad(params.load(BUILD(None), weights), lr=0.5, steps=steps, term=term, mu=1.0)
+    fedprox = Proximal(mu=1.0)
+    for term, steps in [(None, 1), (fedprox, 1), (None, 2), (fedprox, 2)]:
+        adapter = TTAGrad(params.load(BUILD(None), weights), lr=0.5, steps=steps, term=term)
         adapter.adapt(x)
         after[term, steps] = adapter.shared()
-    assert trees.equal(after["fedprox", 1], after[None, 1])
-    assert not trees.equal(after["fedprox", 2], after[None, 2])
+    assert trees.equal(after[fedprox, 1], after[None, 1])
+    assert not trees.equal(after[fedprox, 2], after[None, 2])
 
 
-@pytest.mark.parametrize("term", ["moon", "pfedsd"])
+@pytest.mark.parametrize("term", [Contrast(mu=1.0), SelfDistillation(mu=1.0)])
 def test_tta_grad_terms_compare_with_the_last_upload_and_download(term):
     x, weights = toys.examples(6).x, params.of(BUILD(None))
     plain, ours = (
-        TTAGrad(params.load(BUILD(None), weights), lr=0.5, trains="all", term=name, mu=mu)
-        for name, mu in [(None, None), (term, 1.0)]
+        TTAGrad(params.load(BUILD(None), weights), lr=0.5, trains="all", term=given) for given in (None, term)
     )
     for adapter in (plain, ours):
         adapter.adapt(x)

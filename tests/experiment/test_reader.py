@@ -37,7 +37,7 @@ def test_parse_fills_in_everything():
         ("mine", "tent", None, 1),
     ]
     assert experiment.systems[4].adapter.options["lr"] == 0.01
-    assert experiment.systems[0].phases[0].algorithm.make().local.lr == 0.1
+    assert experiment.systems[0].phases[0].algorithm.made.local.lr == 0.1
     assert experiment.test.batch_size == "all"
 
 
@@ -140,6 +140,7 @@ def test_problem_names_the_key_and_what_to_do(change, message):
     ("override", "message"),
     [
         ("seeds", "override 'seeds': expected KEY=VALUE"),
+        ("seeds=[0", "override 'seeds=[0': the value is not readable as YAML"),
         ("phases.3.rounds=1", "override 'phases.3.rounds=1': there is no '3' in 'phases'"),
         ("systems.tnt.adapter.lr=1", "did you mean 'tent'?"),
     ],
@@ -177,7 +178,13 @@ def test_devices_may_have_models_of_different_sizes():
     raw = copy.deepcopy(PLAIN)
     raw["model"] = {"name": "fedtta-cnn", "variants": [{"width": "small"}, {"width": "medium"}, {"width": "big"}]}
     raw["systems"] = ["none"]
-    assert parse(raw).variants == ({"width": "small"}, {"width": "medium"}, {"width": "big"})
+    assert [variant.options["width"] for variant in parse(raw).model.variants] == ["small", "medium", "big"]
     raw["model"]["variants"][1]["width"] = "huge"
     with pytest.raises(ConfigError, match=r"model.variants.1.width: expected 'small', 'medium' or 'big'; found 'huge'"):
         parse(raw)
+
+
+def test_parse_leaves_what_it_was_given():
+    raw = copy.deepcopy(PLAIN)
+    parse(raw, ["seeds=[7]", "systems.tent.adapter.lr=0.5"])
+    assert raw == PLAIN

@@ -13,7 +13,6 @@ from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.lock import lock
 from acclimate.experiment.reader import parse
 from acclimate.experiment.run import STORE, is_finished, run
-from acclimate.experiment.source import source_digest
 from acclimate.report.table import table
 from acclimate.store.database import Store
 
@@ -261,29 +260,6 @@ def test_reuse_accepts_what_older_code_trained_and_says_so(tmp_path, own_cache, 
     trained = len(list((cache_folder() / "phases").glob("*/*.sqlite")))
     run(tiny(systems=["t3a"]), tmp_path, reuse=False)
     assert (trained, len(list((cache_folder() / "phases").glob("*/*.sqlite")))) == (2, 3)
-
-
-def test_source_digest_covers_what_a_method_imports_from_us():
-    base = source_digest(["acclimate.training.fedprox"])
-    assert base == source_digest(["acclimate.training.fedprox"])
-    assert base != source_digest(["acclimate.training.fedavg"])
-    import acclimate.experiment.source as source
-
-    before = source._source
-    changed = {"acclimate.losses"}  # imported by fedavg, which fedprox imports
-
-    def other(name):
-        text, imported = before(name)
-        return (text + b"#" if name in changed else text), imported
-
-    try:
-        source._source = other
-        assert source_digest(["acclimate.training.fedprox"]) != base
-        changed.clear()
-        changed.add("acclimate.adapters.tent")
-        assert source_digest(["acclimate.training.fedprox"]) == base
-    finally:
-        source._source = before
 
 
 def test_run_folder_has_the_resolved_experiment(tmp_path):

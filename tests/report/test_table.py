@@ -4,7 +4,6 @@ import battery
 from acclimate import params, trees
 from acclimate.experiment.reader import parse
 from acclimate.experiment.run import STORE, run
-from acclimate.models.build import Build
 from acclimate.report.table import PhaseTraffic, table
 from acclimate.report.text import text, traffic
 from acclimate.store.database import Store
@@ -23,8 +22,8 @@ def report(runs, **more):
 
 
 def model_bytes(experiment):
-    people = experiment.scenario.make().build(0)
-    net = Build(experiment.model.target, people.classes, people.shape, people.mean, people.std)(None)
+    people = experiment.scenario.made.build(0)
+    net = experiment.model.build(people)(None)
     return trees.nbytes(params.of(net))
 
 

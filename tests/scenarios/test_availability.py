@@ -58,7 +58,7 @@ def test_availability_depends_on_seed_and_client():
 
 def test_availability_in_an_experiment_is_checked_with_its_path():
     experiment = parse(tiny(), ["scenario.availability.probability=0.4"])
-    assert experiment.scenario.make().availability == Availability(probability=0.4)
+    assert experiment.scenario.made.availability == Availability(probability=0.4)
     with pytest.raises(ConfigError, match=r"scenario.availability.probability: expected a number less"):
         parse(tiny(), ["scenario.availability.probability=4"])
     with pytest.raises(ConfigError, match=r"scenario.availability.bursts: unknown key.*burst"):

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 
 from acclimate import params
 from acclimate.adapters.on_batches import OnBatches
-from acclimate.losses import entropy
+from acclimate.losses import Term, entropy
 from acclimate.models.norms import affine, batch_statistics, norm_layers
-from acclimate.options import Count, NonNegative, Positive, Whole
+from acclimate.options import Count, Positive, Whole
 from acclimate.params import Params
-from acclimate.terms import Name, term_of
 from acclimate.trees import Nest
 
 
@@ -35,16 +34,15 @@ class TTAGrad(OnBatches):
         lr: Positive = 1e-4,
         steps: Count = 1,
         trains: Literal["affine", "all"] = "affine",
-        term: Name | None = None,
-        mu: NonNegative | None = None,  # the weight of the term; by default its own
+        term: Term | None = None,
         finetune: Whole = 0,
     ) -> None:
         super().__init__(net.requires_grad_(False))
         self.lr, self.steps, self.finetune = lr, steps, finetune
         chosen = affine(norm_layers(net, "tta-grad")) if trains == "affine" else dict(net.named_parameters())
         self.trained: Params = {name: tensor.requires_grad_() for name, tensor in chosen.items()}
-        self.term = None if term is None else term_of(term, mu)
-        self.anchor = self.shared() if term else {}  # the last download; the source model before the first
+        self.term = term
+        self.anchor = self.shared() if term is not None else {}  # the last download; the source model before the first
         self.previous: Params | None = None  # the last upload
 
     def moving(self) -> Params:

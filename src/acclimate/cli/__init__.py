@@ -86,7 +86,7 @@ def list_(
 ) -> None:
     """List what there is."""
     kinds: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "methods": lambda: _entries("training", "calibration", "adapters", "aggregators"),
+        "methods": lambda: _entries("training", "calibration", "adapters", "aggregators", "terms"),
         "scenarios": lambda: _entries("scenarios"),
         "models": lambda: _entries("models"),
         "data": listed,

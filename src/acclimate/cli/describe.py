@@ -12,14 +12,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import yaml
 
 from acclimate.experiment.catalog import Entry
-from acclimate.experiment.schema import options_of
+from acclimate.experiment.choice import default_options
+from acclimate.experiment.schema import Nested, options_of
 
 
 def describe(name: str, room: str, entry: Entry) -> dict[str, Any]:
     """A catalog entry as plain data, with a text to print."""
     target = entry.load()
     model = options_of(target)
-    defaults = model.model_construct().model_dump(mode="json")
+    defaults = default_options(target)
     options = {
         key: {
             "type": _type(field.annotation, field.metadata),
@@ -45,6 +46,8 @@ def describe(name: str, room: str, entry: Entry) -> dict[str, Any]:
 
 def _type(annotation: Any, limits: Iterable[Any] = ()) -> str:
     """A type in the words of an experiment file, such as `int ≥ 1 | null`."""
+    for nested in (limit for limit in limits if isinstance(limit, Nested)):
+        return f"{' | '.join(nested.table)} (or a mapping with name and options){' | null' * nested.optional}"
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type(parts[0], parts[1:])

@@ -5,28 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acclimate.experiment.catalog import ADAPTERS
-from acclimate.experiment.experiment import Chosen, System
-from acclimate.experiment.schema import check
+from acclimate.experiment.choice import choose
+from acclimate.experiment.experiment import System
 
 
 def with_baselines(systems: Sequence[System]) -> tuple[list[System], dict[str, str]]:
-    """The systems and, for each, the name of the one without adaptation on the same phases, added if missing."""
-    target = ADAPTERS["none"].load()
-    none = Chosen("none", target, {}, {"name": "none", **check(target, {}, "")[1]})
+    """The systems and, for each, the name of its baseline, added if missing.
+
+    That is the one without adaptation that has the same model, training phases and test.
+    """
+    none, _ = choose("none", "adapter", ADAPTERS)
+    assert none is not None
     everything, baseline = list(systems), {}
     for system in systems:
-        training = system.training()
-        found = [
-            other.name
-            for other in everything
-            if other.adapter.name == "none" and other.aggregator is None and other.training() == training
-            and not other.select
-        ]  # fmt: skip
+        found = [other.name for other in everything if _is_baseline(other, system)]
         if not found:
             taken = {other.name for other in everything}
             name = "none" if "none" not in taken else f"none for {system.name}"
-            phases = tuple(phase for phase in system.phases if phase.trains)
-            everything.insert(everything.index(system), System(name, phases, none))
+            added = System(name, system.training, none, system.model, system.test)
+            everything.insert(everything.index(system), added)
             found = [name]
         baseline[system.name] = found[0]
     return everything, {**{other.name: other.name for other in everything}, **baseline}
+
+
+def _is_baseline(other: System, system: System) -> bool:
+    alone = other.adapter.name == "none" and other.aggregator is None and not other.select
+    same = (other.model, other.training, other.test) == (system.model, system.training, system.test)
+    return alone and same

@@ -165,6 +165,20 @@ AGGREGATORS = {
     ),
 }
 
+TERMS = {
+    "fedprox": Entry("acclimate.terms:Proximal", "hold a client near the model it was sent", "Li et al., MLSys 2020"),
+    "moon": Entry(
+        "acclimate.terms:Contrast",
+        "features like the model sent, unlike the one sent back last",
+        "Li et al., CVPR 2021",
+    ),
+    "pfedsd": Entry(
+        "acclimate.terms:SelfDistillation",
+        "predictions like those of the model sent back last",
+        "Jin et al., TPDS 2022",
+    ),
+}
+
 SCENARIOS = {
     "twofold": Entry("acclimate.scenarios.twofold:Twofold", "label shift in one stream, image shift in another"),
     "ttpfl": Entry(
@@ -222,6 +236,14 @@ MODELS = {
 
 PHASES = {**TRAINING, **CALIBRATION}
 
+# Options that are methods themselves: annotated so, they are written as a name or as a mapping with name and options.
+NESTED: dict[str, dict[str, Entry]] = {
+    "acclimate.losses:Term": TERMS,
+    "acclimate.contracts:Algorithm": PHASES,
+    "acclimate.contracts:Aggregator": AGGREGATORS,
+    "acclimate.contracts:AdapterRecipe": ADAPTERS,
+}
+
 # Systems that are more than an adapter of the same name. Every adapter is a system by itself, and
 # 'aggregator+adapter' is one too.
 SYSTEMS: dict[str, dict[str, Any]] = {
@@ -237,6 +259,7 @@ ROOMS: dict[str, dict[str, Entry]] = {
     "calibration": CALIBRATION,
     "adapters": ADAPTERS,
     "aggregators": AGGREGATORS,
+    "terms": TERMS,
     "scenarios": SCENARIOS,
     "models": MODELS,
 }

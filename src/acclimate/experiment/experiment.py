@@ -1,44 +1,76 @@
-"""An experiment as frozen dataclasses, with the digest that names its run."""
+"""An experiment as frozen dataclasses, in two plain forms.
+
+`plain()` has every default: for people, for the run's folder, for reports. `differs()` has only what differs from the
+defaults, and the revision of every method that has one: for digests, so that what was measured and trained is still
+found when a method gets another option, and is not when a default changes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from acclimate.engine.evaluate import Test
+from acclimate.experiment.choice import Chosen
+from acclimate.experiment.differences import differing, revision_of
+from acclimate.models.build import Build
+from acclimate.options import Count, Whole
+from acclimate.scenarios.population import Population
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Something of the catalog with its options."""
+class ModelChoice:
+    """A model; where devices differ, client k has variant k mod their number."""
 
-    name: str
-    target: Any  # the class
-    options: Mapping[str, Any]
-    plain: Mapping[str, Any]  # name and all options, defaults included, as plain data
+    chosen: Chosen
+    variants: tuple[Chosen, ...] = ()
 
-    def make(self, *args: Any) -> Any:
-        """An instance."""
-        return self.target(*args, **self.options)
+    @property
+    def name(self) -> str:
+        return self.chosen.name
+
+    def build(self, population: Population) -> Build:
+        """How to make it for a problem."""
+        p = population
+        variants = tuple(variant.options for variant in self.variants)
+        return Build(self.chosen.target, p.classes, p.shape, p.mean, p.std, self.chosen.options, variants)
+
+    def plain(self) -> dict[str, Any]:
+        return {**self.chosen.plain, "variants": [variant.plain for variant in self.variants]}
+
+    def differs(self) -> dict[str, Any]:
+        variants = [variant.differs for variant in self.variants]
+        return {**self.chosen.differs, **({"variants": variants} if variants else {})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """For how long a phase runs, and with whom."""
+
+    rounds: Count
+    cohort: Count | Literal["all"] = "all"
+    keep_every: Count | None = None
+    seed: Whole | None = None  # instead of the experiment's: one model for all its seeds
 
 
 @dataclass(frozen=True)
-class PhaseChoice:
-    """A phase and for how long, with whom."""
+class PhaseChoice(Schedule):
+    """A phase with its schedule."""
 
     algorithm: Chosen
-    rounds: int
-    cohort: int | Literal["all"]
-    keep_every: int | None
-    seed: int | None = None  # instead of the experiment's: one model for all its seeds
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        """What it makes known."""
+        return tuple(self.algorithm.made.exports)
 
     @property
     def trains(self) -> bool:
         """Whether it makes a model (else it is a calibration)."""
-        return "model" in self.algorithm.make().exports
+        return "model" in self.exports
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -49,21 +81,28 @@ class PhaseChoice:
             **self.algorithm.plain,
         }
 
+    def differs(self) -> dict[str, Any]:
+        schedule = {f.name: value for f in fields(Schedule) if (value := getattr(self, f.name)) != f.default}
+        return {**revision_of(Schedule), **schedule, "algorithm": self.algorithm.differs}
+
 
 @dataclass(frozen=True)
 class System:
-    """Phases + adapter + aggregator: what gets compared."""
+    """Phases + adapter + aggregator: what gets compared; with the model and the test it has."""
 
     name: str
     phases: tuple[PhaseChoice, ...]  # shared ones first
     adapter: Chosen
+    model: ModelChoice
+    test: Test
     aggregator: Chosen | None = None
     tune: tuple[Chosen, ...] = ()  # candidates for the adapter
     select: bool = False
 
-    def training(self) -> list[dict[str, Any]]:
-        """The phases that make its model, as plain data."""
-        return [phase.plain() for phase in self.phases if phase.trains]
+    @property
+    def training(self) -> tuple[PhaseChoice, ...]:
+        """The phases that make its model."""
+        return tuple(phase for phase in self.phases if phase.trains)
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -73,7 +112,38 @@ class System:
             "aggregator": self.aggregator.plain if self.aggregator else None,
             "tune": [candidate.plain for candidate in self.tune],
             "select": "best-validation" if self.select else None,
+            "model": self.model.plain(),
+            "test": vars(self.test),
         }
+
+    def differs(self) -> dict[str, Any]:
+        chosen = {
+            "aggregator": self.aggregator and self.aggregator.differs,
+            "tune": [candidate.differs for candidate in self.tune],
+            "select": self.select,
+        }
+        return {
+            "name": self.name,
+            "phases": [phase.differs() for phase in self.phases],
+            "adapter": self.adapter.differs,
+            "model": self.model.differs(),
+            "test": _test_differs(self.test),
+            **{key: value for key, value in chosen.items() if value},
+        }
+
+    def own(self, experiment: Experiment) -> list[str]:
+        """In words, what of its test and model is not the experiment's."""
+        texts, model, theirs = [], self.model.plain(), experiment.model.plain()
+        if test := {key: value for key, value in vars(self.test).items() if value != vars(experiment.test)[key]}:
+            told = " (told the boundaries of shifts)" if test.get("reset") == "shift" else ""
+            texts.append(f"own test: {_settings(test)}{told}")
+        if model != theirs:
+            if self.model.name == experiment.model.name:
+                differs = {key: value for key, value in model.items() if value != theirs[key]}
+            else:
+                differs = {key: value for key, value in model.items() if key in self.model.differs() and key != "name"}
+            texts.append(f"own model: {self.model.name} {_settings(differs)}".strip())
+        return texts
 
 
 @dataclass(frozen=True)
@@ -82,30 +152,53 @@ class Experiment:
 
     name: str
     scenario: Chosen
-    model: Chosen
-    variants: tuple[Mapping[str, Any], ...]  # options of the model by device, client k has number k mod their length
+    model: ModelChoice
     systems: tuple[System, ...]
     test: Test
     test_scenario: Chosen | None
     seeds: tuple[int, ...]
 
     def plain(self) -> dict[str, Any]:
-        """Everything that decides the results, as plain data."""
+        """Everything that decides the results, as plain data; a system's model and test only where they are its own."""
+        common = {"model": self.model.plain(), "test": vars(self.test)}
+        systems = [system.plain() for system in self.systems]
         return {
             "name": self.name,
             "scenario": self.scenario.plain,
-            "model": {**self.model.plain, "variants": [dict(variant) for variant in self.variants]},
-            "systems": [system.plain() for system in self.systems],
-            "test": {**vars(self.test), "scenario": self.test_scenario.plain if self.test_scenario else None},
+            "model": common["model"],
+            "systems": [{k: v for k, v in system.items() if k not in common or v != common[k]} for system in systems],
+            "test": {**common["test"], "scenario": self.test_scenario.plain if self.test_scenario else None},
+            "seeds": list(self.seeds),
+        }
+
+    def differs(self) -> dict[str, Any]:
+        """Everything that decides the results, without defaults."""
+        return {
+            "name": self.name,
+            "scenario": self.scenario.differs,
+            "model": self.model.differs(),
+            "systems": [system.differs() for system in self.systems],
+            "test": _test_differs(self.test),
+            "test scenario": self.test_scenario and self.test_scenario.differs,
             "seeds": list(self.seeds),
         }
 
     @property
     def run_name(self) -> str:
-        """The name and a digest of everything that decides the results."""
-        return f"{self.name}-{digest_of(self.plain())}"
+        """The name and a digest of everything that decides the results: a run is what its table shows."""
+        return f"{self.name}-{digest_of(self.differs())}"
+
+
+def _test_differs(test: Test) -> dict[str, Any]:
+    """What of a test differs from the defaults."""
+    return {**revision_of(Test), **differing(test)}
 
 
 def digest_of(plain: Any) -> str:
     """Ten hexadecimal digits that stand for plain data."""
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def _settings(options: Mapping[str, Any]) -> str:
+    """As overrides are written."""
+    return ", ".join(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in options.items())

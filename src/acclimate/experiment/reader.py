@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -23,10 +24,10 @@ from acclimate.experiment.catalog import (
     Entry,
     shipped,
 )
-from acclimate.experiment.experiment import Chosen, Experiment, PhaseChoice, System
+from acclimate.experiment.choice import Chosen, choose
+from acclimate.experiment.experiment import Experiment, ModelChoice, PhaseChoice, Schedule, System
 from acclimate.experiment.overrides import override
 from acclimate.experiment.schema import check
-from acclimate.options import Count, Whole
 
 
 def read(source: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -47,6 +48,7 @@ def parse(raw: Any, overrides: Sequence[str] = (), source: str = "the experiment
     reader = _Reader()
     experiment = None
     if isinstance(raw, dict):
+        raw = copy.deepcopy(raw)  # overrides are written into it
         for text in overrides:
             reader.problems += override(raw, text)
         experiment = reader.experiment(raw)
@@ -58,17 +60,21 @@ def parse(raw: Any, overrides: Sequence[str] = (), source: str = "the experiment
 
 
 _KEYS = ("name", "scenario", "model", "phases", "systems", "test", "seeds")
-_SYSTEM_KEYS = ("name", "phases", "adapter", "aggregator", "tune", "select")
-
-
-def _phase(
-    rounds: Count, cohort: Count | Literal["all"] = "all", keep_every: Count | None = None, seed: Whole | None = None
-) -> None:
-    """The keys every phase has, for the schema."""
+_SYSTEM_KEYS = ("name", "phases", "adapter", "aggregator", "tune", "select", "model", "test")
 
 
 def _seeds(seeds: list[int]) -> None:
     """For the schema."""
+
+
+@dataclass(frozen=True)
+class _Common:
+    """What systems have in common unless they say otherwise; None: it has problems of its own."""
+
+    phases: Sequence[PhaseChoice | None]
+    written_model: Any  # as in the file
+    model: ModelChoice | None
+    test: Test
 
 
 @dataclass
@@ -84,12 +90,12 @@ class _Reader:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
             self.problems.append(f"name: expected letters, digits and . _ + - only; found {name!r}")
         scenario = self.chosen(raw.get("scenario", "twofold"), "scenario", SCENARIOS)
-        model = self.chosen(raw.get("model", "mlp"), "model", MODELS, ("variants",))
-        variants = self.variants(raw.get("model", "mlp"))
+        model = self.model(raw.get("model", "mlp"), "model")
         test, test_scenario = self.test(raw.get("test") or {})
         seeds = self.seeds(raw.get("seeds", [0]))
         shared = [self.phase(item, f"phases.{i}") for i, item in self._list(raw, "phases", "")]
-        systems = [self.system(item, f"systems.{i}", shared) for i, item in self._list(raw, "systems", "")]
+        common = _Common(shared, raw.get("model"), model, test)
+        systems = [self.system(item, f"systems.{i}", common) for i, item in self._list(raw, "systems", "")]
         if "systems" in raw and not systems and not self.problems:
             self.problems.append("systems: expected at least one, such as [none, tent]")
         names = [system.name for system in systems if system]
@@ -99,47 +105,38 @@ class _Reader:
         if self.problems or scenario is None or model is None:
             return None
         chosen = tuple(system for system in systems if system)
-        return Experiment(str(name), scenario, model, variants, chosen, test, test_scenario, seeds)
+        return Experiment(str(name), scenario, model, chosen, test, test_scenario, seeds)
 
     def chosen(self, raw: Any, path: str, table: Mapping[str, Entry], reserved: Sequence[str] = ()) -> Chosen | None:
         """Something of a catalog table: a bare name, or a mapping with its name and options."""
-        given = {"name": raw} if isinstance(raw, str) else raw
-        if not isinstance(given, dict) or not isinstance(given.get("name"), str):
-            self.problems.append(f"{path}: expected a name, or a mapping with a name and options; found {raw!r}")
-            return None
-        name = given["name"]
-        if name not in table:
-            self.problems.append(f"{path}.name: unknown '{name}'; {nearest(name, table)}")
-            return None
-        target = table[name].load()
-        options = {key: value for key, value in given.items() if key != "name" and key not in reserved}
-        values, plain, problems = check(target, options, path, ("name", *reserved))
+        found, problems = choose(raw, path, table, reserved)
         self.problems += problems
-        return None if problems else Chosen(name, target, values, {"name": name, **plain})
+        return found
 
-    def variants(self, raw: Any) -> tuple[Mapping[str, Any], ...]:
-        """Devices that differ: lists of options of the model, such as variants: [{width: small}, {width: big}]."""
+    def model(self, raw: Any, path: str) -> ModelChoice | None:
+        """A model; devices differ by `variants`, lists of its options: variants: [{width: small}, {width: big}]."""
+        chosen = self.chosen(raw, path, MODELS, ("variants",))
         listed = raw.get("variants") if isinstance(raw, dict) else None
-        if listed is None:
-            return ()
+        if chosen is None or listed is None:
+            return ModelChoice(chosen) if chosen else None
         if not isinstance(listed, list) or not listed or not all(isinstance(item, dict) for item in listed):
-            self.problems.append(f"model.variants: expected a list of options; found {listed!r}")
-            return ()
+            self.problems.append(f"{path}.variants: expected a list of options; found {listed!r}")
+            return None
         base = {key: value for key, value in raw.items() if key != "variants"}
-        made = [self.chosen({**base, **item}, f"model.variants.{i}", MODELS) for i, item in enumerate(listed)]
-        return tuple({key: m.options[key] for key in item} for m, item in zip(made, listed, strict=True) if m)
+        made = [self.chosen({**base, **item}, f"{path}.variants.{i}", MODELS) for i, item in enumerate(listed)]
+        return ModelChoice(chosen, tuple(variant for variant in made if variant))
 
     def phase(self, raw: Any, path: str) -> PhaseChoice | None:
         given = {"name": raw} if isinstance(raw, str) else raw
-        common = ("rounds", "cohort", "keep_every", "seed")
+        common = [field.name for field in fields(Schedule)]
         algorithm = self.chosen(given, path, PHASES, common)
         if not isinstance(given, dict):
             return None
-        keys, _, problems = check(_phase, {key: given[key] for key in common if key in given}, path)
+        keys, _, problems = check(Schedule, {key: given[key] for key in common if key in given}, path)
         self.problems += problems
         return PhaseChoice(algorithm, **keys) if algorithm and not problems else None
 
-    def system(self, raw: Any, path: str, shared: Sequence[PhaseChoice | None]) -> System | None:
+    def system(self, raw: Any, path: str, common: _Common) -> System | None:
         given = self._named_system(raw, path)
         if given is None:
             return None
@@ -151,17 +148,18 @@ class _Reader:
             aggregator = self.chosen(given["aggregator"], f"{path}.aggregator", AGGREGATORS)
         if given.get("select") not in (None, "best-validation"):
             self.problems.append(f"{path}.select: expected best-validation; found {given['select']!r}")
-        phases = tuple(phase for phase in [*shared, *own] if phase is not None)
-        if adapter is None or None in own or None in shared:
+        model, test = self._own_model(given.get("model"), path, common), self._own_test(given.get("test"), path, common)
+        phases = tuple(phase for phase in [*common.phases, *own] if phase is not None)
+        if adapter is None or model is None or None in own or None in common.phases:
             return None
-        self._check_needs(adapter, phases, path)
         if given.get("select") and (not phases or phases[-1].keep_every is None):
             self.problems.append(f"{path}.select: nothing to select from; give the last phase a keep_every")
         tune = self.tune(given.get("tune"), adapter, path)
-        return System(str(given["name"]), phases, adapter, aggregator, tune, bool(given.get("select")))
+        self._check_needs([adapter, *tune], phases, path)
+        return System(str(given["name"]), phases, adapter, model, test, aggregator, tune, bool(given.get("select")))
 
     def tune(self, raw: Any, adapter: Chosen, path: str) -> tuple[Chosen, ...]:
-        """The candidates of a grid: `true` takes the catalog's, a mapping gives lists of values."""
+        """The candidates of a grid: `true` takes the catalog's, a mapping gives lists of values, by dotted keys."""
         if raw in (None, False):
             return ()
         grid = ADAPTERS[adapter.name].grid if raw is True else raw
@@ -170,11 +168,9 @@ class _Reader:
                 f"{path}.tune: expected true or lists of values, such as {{lr: [0.001, 0.01]}}; found {raw!r}"
             )
             return ()
-        own = {key: value for key, value in adapter.plain.items() if key != "name"}
         candidates = []
         for values in itertools.product(*grid.values()):
-            tried = dict(zip(grid, values, strict=True))
-            candidate = self.chosen({"name": adapter.name, **own, **tried}, f"{path}.tune", ADAPTERS)
+            candidate = self.chosen(_tried(adapter.plain, grid, values), f"{path}.tune", ADAPTERS)
             if candidate is None:
                 return ()
             candidates.append(candidate)
@@ -199,41 +195,65 @@ class _Reader:
             self.problems.append(f"seeds: expected different numbers of at least 0, such as [0, 1, 2]; found {raw!r}")
         return found
 
+    def _own_model(self, raw: Any, path: str, common: _Common) -> ModelChoice | None:
+        """A system's own model; options without a name are put on top of the experiment's."""
+        if raw is None or common.model is None:
+            return common.model
+        if isinstance(raw, dict) and "name" not in raw:
+            base = common.written_model
+            raw = {**(base if isinstance(base, dict) else {"name": base}), **raw}
+        return self.model(raw, f"{path}.model")
+
+    def _own_test(self, raw: Any, path: str, common: _Common) -> Test:
+        """The experiment's test with a system's own keys on top."""
+        if raw is None:
+            return common.test
+        if not isinstance(raw, dict):
+            self.problems.append(f"{path}.test: expected a mapping; found {raw!r}")
+            return common.test
+        if "scenario" in raw:
+            self.problems.append(f"{path}.test.scenario: all systems meet the same; set test.scenario for all of them")
+        given = {key: value for key, value in raw.items() if key != "scenario"}
+        values, _, problems = check(Test, given, f"{path}.test")
+        self.problems += problems
+        return common.test if problems else replace(common.test, **{key: values[key] for key in given})
+
     def _named_system(self, raw: Any, path: str) -> dict[str, Any] | None:
         if isinstance(raw, dict) and isinstance(raw.get("name"), str):
-            # What is given replaces the system's own; its adapter keeps its name: {name: tent, adapter: {lr: 0.01}}.
-            name = raw["name"]
-            known = SYSTEMS.get(name) or ({"adapter": name} if name in ADAPTERS else {})
+            # What is given replaces the system's own; methods keep their name: {name: tent, adapter: {lr: 0.01}}.
+            known = _known_system(raw["name"])
             if not known and "adapter" not in raw and "phases" not in raw:
-                self.problems.append(f"{path}.adapter: '{name}' is no known system, so it needs an adapter")
+                self.problems.append(f"{path}.adapter: '{raw['name']}' is no known system, so it needs an adapter")
                 return None
-            merged = {**known, **raw}
-            if isinstance(merged.get("adapter"), dict) and "adapter" in known:
-                own = known["adapter"]
-                merged["adapter"] = {**(own if isinstance(own, dict) else {"name": own}), **merged["adapter"]}
-            return merged
+            return {
+                **known,
+                **raw,
+                **{k: _on_top(known[k], raw[k]) for k in ("adapter", "aggregator") if k in known and k in raw},
+            }
         if not isinstance(raw, str):
             self.problems.append(f"{path}: expected the name of a system, or a mapping with a name; found {raw!r}")
             return None
-        if raw in SYSTEMS:
-            return {"name": raw, **SYSTEMS[raw]}
-        if raw in ADAPTERS:
-            return {"name": raw, "adapter": raw}
-        aggregator, plus, adapter = raw.partition("+")
-        if plus and aggregator in AGGREGATORS and adapter in {*SYSTEMS, *ADAPTERS}:
-            return {"name": raw, **SYSTEMS.get(adapter, {"adapter": adapter}), "aggregator": aggregator}
+        if known := _known_system(raw):
+            return {"name": raw, **known}
         possible = {*SYSTEMS, *ADAPTERS}
         self.problems.append(f"{path}: unknown system '{raw}'; {nearest(raw, possible)} (or aggregator+adapter)")
         return None
 
-    def _check_needs(self, adapter: Chosen, phases: Sequence[PhaseChoice], path: str) -> None:
-        exported = {name for phase in phases for name in phase.algorithm.make().exports}
-        for name in ("model", *adapter.target.needs):
+    def _check_needs(self, adapters: Sequence[Chosen], phases: Sequence[PhaseChoice], path: str) -> None:
+        exported: set[str] = set()
+        for phase in phases:
+            for name in phase.algorithm.made.needs:
+                if name not in exported:
+                    add = ", ".join(_phases_for(name))
+                    self.problems.append(
+                        f"{path}: phase '{phase.algorithm.name}' needs '{name}', exported by no phase before it; add: {add}"
+                    )
+            exported |= set(phase.exports)
+        needed = {name: adapter.name for adapter in adapters for name in ("model", *adapter.made.needs)}
+        for name, adapter in needed.items():
             if name not in exported:
-                by = [phase for phase, entry in PHASES.items() if name in entry.load()().exports]
-                self.problems.append(
-                    f"{path}: adapter '{adapter.name}' needs '{name}', exported by no phase; add: {', '.join(by)}"
-                )
+                add = ", ".join(_phases_for(name))
+                self.problems.append(f"{path}: adapter '{adapter}' needs '{name}', exported by no phase; add: {add}")
 
     def _unknown(self, raw: Mapping[str, Any], keys: Sequence[str], path: str) -> None:
         prefix = f"{path}." if path else ""
@@ -245,3 +265,40 @@ class _Reader:
             return list(enumerate(items))
         self.problems.append(f"{path + '.' if path else ''}{key}: expected a list; found {items!r}")
         return []
+
+
+def _known_system(name: str) -> dict[str, Any]:
+    """A system of the catalog, an adapter by itself, or 'aggregator+adapter'; empty: none of these."""
+    if name in SYSTEMS or name in ADAPTERS:
+        return SYSTEMS.get(name, {"adapter": name})
+    aggregator, plus, adapter = name.partition("+")
+    if plus and aggregator in AGGREGATORS and (adapter in SYSTEMS or adapter in ADAPTERS):
+        return {**_known_system(adapter), "aggregator": aggregator}
+    return {}
+
+
+def _on_top(known: Any, given: Any) -> Any:
+    """Options that are given for the method a system has; another method stands for itself."""
+    own = known if isinstance(known, dict) else {"name": known}
+    same = isinstance(given, dict) and given.get("name", own["name"]) == own["name"]
+    return {**own, **given} if same else given
+
+
+def _phases_for(name: str) -> list[str]:
+    """The phases that export something, as they are without options."""
+    made = {phase: choose(phase, "", PHASES)[0] for phase in PHASES}
+    return [phase for phase, chosen in made.items() if chosen and name in chosen.made.exports]
+
+
+def _tried(plain: Mapping[str, Any], keys: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
+    """A method with some options set, by dotted keys."""
+    tried: dict[str, Any] = copy.deepcopy(dict(plain))
+    for key, value in zip(keys, values, strict=True):
+        *parents, last = str(key).split(".")
+        place = tried
+        for parent in parents:
+            if not isinstance(place.get(parent), dict):
+                place[parent] = {}
+            place = place[parent]
+        place[last] = value
+    return tried

@@ -9,8 +9,9 @@ import yaml
 from acclimate.data.folders import write_whole
 from acclimate.engine.executor import Executor, Serial
 from acclimate.experiment.experiment import Experiment
+from acclimate.experiment.listener import Listener, Silent
 from acclimate.experiment.lock import lock
-from acclimate.experiment.session import Listener, Session, Silent
+from acclimate.experiment.session import Session
 from acclimate.experiment.versions import versions
 from acclimate.store.database import Store
 

@@ -1,25 +1,39 @@
-"""Checking options against the signature of what they are for, with messages that name the key."""
+"""The options of a class or function as a pydantic model, and messages that name the key."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from acclimate.errors import nearest
+from acclimate.experiment.catalog import NESTED, Entry
 
 # Arguments that the engine fills in, never the experiment.
 GIVEN = {"self", "net", "classes", "shape", "normalise"}
 
 
+@dataclass(frozen=True)
+class Nested:
+    """Marks an option that is itself something of the catalog."""
+
+    table: Mapping[str, Entry]
+    optional: bool  # whether it may be null
+
+
+@cache
 def options_of(target: Callable[..., Any]) -> type[BaseModel]:
-    """A pydantic model with one field per option of a class or function."""
-    needs = set(getattr(target, "needs", ()))
+    """A pydantic model with one field per option; one that is a method may be anything, and carries a `Nested`."""
+    # What an adapter's constructor takes besides options; what an instance needs is the business of its recipe.
+    knowledge = set(getattr(target, "needs", ()))
     # A dataclass may inherit fields of other modules, whose names only the class as a whole can resolve.
     plain_class = inspect.isclass(target) and not dataclasses.is_dataclass(target)
     hints = typing.get_type_hints(target.__init__ if plain_class else target, include_extras=True)
@@ -27,11 +41,12 @@ def options_of(target: Callable[..., Any]) -> type[BaseModel]:
     factories = {f.name: f.default_factory for f in own if f.default_factory is not dataclasses.MISSING}
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
-        if name in GIVEN | needs or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+        if name in GIVEN | knowledge or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
-        made = factories.get(name)
-        fields[name] = (hints.get(name, Any), Field(default_factory=made) if made else default)
+        made, hint = factories.get(name), hints.get(name, Any)
+        nested = _nested_in(hint)
+        fields[name] = (Annotated[Any, nested] if nested else hint, Field(default_factory=made) if made else default)
     return create_model(
         getattr(target, "__name__", "Options"),
         __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=()),
@@ -39,10 +54,16 @@ def options_of(target: Callable[..., Any]) -> type[BaseModel]:
     )
 
 
+def nested_of(model: type[BaseModel]) -> dict[str, Nested]:
+    """The options that are methods."""
+    marks = {name: [m for m in field.metadata if isinstance(m, Nested)] for name, field in model.model_fields.items()}
+    return {name: found[0] for name, found in marks.items() if found}
+
+
 def check(
     target: Callable[..., Any], raw: Mapping[str, Any], path: str, also: Sequence[str] = ()
-) -> tuple[dict[str, Any], Any, list[str]]:
-    """The options as Python values, as plain data with all defaults, and every problem found.
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The options as Python values, as plain data with all defaults (methods left out), and every problem found.
 
     `also`: keys that stand beside the options and were checked elsewhere, for suggestions.
     """
@@ -52,7 +73,7 @@ def check(
     except ValidationError as error:
         return {}, {}, problems(error, path, model, also)
     values = {name: getattr(found, name) for name in model.model_fields}
-    return values, found.model_dump(mode="json"), []
+    return values, found.model_dump(mode="json", exclude=set(nested_of(model))), []
 
 
 def problems(error: ValidationError, path: str, model: type[BaseModel], also: Sequence[str]) -> list[str]:
@@ -81,9 +102,20 @@ def problems(error: ValidationError, path: str, model: type[BaseModel], also: Se
     ]
 
 
+def _nested_in(hint: Any) -> Nested | None:
+    """`Aggregator[Any]` or `Term | None`: what the catalog has a table of."""
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    parts = [part for part in typing.get_args(hint) if part is not type(None)] if union else [hint]
+    kinds = [typing.get_origin(part) or part for part in parts]
+    tables = [NESTED.get(f"{getattr(kind, '__module__', '')}:{getattr(kind, '__name__', '')}") for kind in kinds]
+    if len(tables) != 1 or tables[0] is None:
+        return None
+    return Nested(tables[0], optional=union)
+
+
 def _key(path: str, loc: tuple[int | str, ...], model: type[BaseModel]) -> str:
     """The path of the key a user wrote: without the union members that pydantic puts into its locations."""
-    parts, known = [path] if path else [], _nested(model)
+    parts, known = [path] if path else [], _names(model)
     for depth, part in enumerate(loc):
         if depth == 0 or isinstance(part, int) or part in known:
             parts.append(str(part))
@@ -96,7 +128,7 @@ def _siblings(model: type[BaseModel], loc: tuple[int | str, ...], also: Sequence
     return list(_fields_of(model.model_fields.get(str(loc[0]))))
 
 
-def _nested(model: type[BaseModel]) -> set[str]:
+def _names(model: type[BaseModel]) -> set[str]:
     inner = {name for field in model.model_fields.values() for name in _fields_of(field)}
     return inner | {str(name) for name in model.model_fields}
 

@@ -7,11 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 from acclimate import trees
-from acclimate.contracts import AdapterRecipe
 from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.evaluate import check_knowledge, evaluate
 from acclimate.engine.executor import Executor
@@ -21,46 +20,25 @@ from acclimate.engine.train import at_round, train
 from acclimate.errors import NothingSelected
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.cache import phase_path
-from acclimate.experiment.experiment import Chosen, Experiment, System, digest_of
+from acclimate.experiment.choice import Chosen, flat
+from acclimate.experiment.experiment import Experiment, System, digest_of
+from acclimate.experiment.listener import Listener
 from acclimate.experiment.lock import lock
 from acclimate.experiment.source import source_digest
 from acclimate.experiment.unseen import unseen
 from acclimate.experiment.versions import versions
 from acclimate.models.blocks import blocks
 from acclimate.models.build import Build
-from acclimate.scenarios.population import Population, Stream
+from acclimate.scenarios.population import Population
 from acclimate.store.database import Store, Unit
 
+TEST = "test"  # the phase of a unit that is no choice among candidates
 MOST_NOTED_BYTES = 4096  # of knowledge that is copied into the store
-
-
-class Listener(Protocol):
-    """Whoever wants to know how far things are."""
-
-    def begin(self, title: str, total: int) -> None: ...
-
-    def step(self, done: int, text: str) -> None: ...
-
-    def end(self) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-
-class Silent:
-    """Nobody wants to know."""
-
-    def begin(self, title: str, total: int) -> None: ...
-
-    def step(self, done: int, text: str) -> None: ...
-
-    def end(self) -> None: ...
-
-    def say(self, text: str) -> None: ...
 
 
 @dataclass
 class Session:
-    """What the seeds of one sitting share."""
+    """One sitting: what all its seeds share."""
 
     experiment: Experiment
     store: Store
@@ -68,7 +46,6 @@ class Session:
     executor: Executor
     reuse: bool
     listener: Listener
-    _open: list[Checkpoint] = field(default_factory=list)
     _since: float = field(default_factory=time.monotonic)
 
     def seed(self, seed: int, title: str) -> None:
@@ -76,210 +53,25 @@ class Session:
         systems, baseline = with_baselines(self.experiment.systems)
         for name, other in baseline.items():
             self.store.note(self.run, name, -1, "baseline", other)
-        if all(self.store.is_complete(Unit(self.run, system.name, seed)) for system in systems):
+        left = [system for system in systems if not self.store.is_complete(Unit(self.run, system.name, seed))]
+        if not left:
             return
-        scenario = self.experiment.scenario.make()
+        scenario = self.experiment.scenario.made
         population = tested = scenario.build(seed)
         if self.experiment.test_scenario is not None:
-            tested = unseen(self.experiment.test_scenario.make(), scenario, seed)
-        model = self.experiment.model
-        build = Build(
-            model.target,
-            population.classes,
-            population.shape,
-            population.mean,
-            population.std,
-            model.options,
-            self.experiment.variants,
-        )
-        self.store.note(self.run, "", -1, "streams", list(dict.fromkeys(stream.name for stream in tested.streams)))
-        self.store.note(self.run, "", -1, "blocks", blocks(build(None)))
-        done: dict[str, Outcome] = {}
+            tested = unseen(self.experiment.test_scenario.made, scenario, seed)
+        self._note_what_is_special(systems, population, tested)
+        work = _Seed(self, seed, title, population, tested)
         try:
-            for system in systems:
-                if not self.store.is_complete(Unit(self.run, system.name, seed)):
-                    self.system(system, seed, population, tested, build, done, title)
+            for system in left:
+                work.system(system)
         finally:
-            for checkpoint in self._open:
-                checkpoint.close()
-            self._open.clear()
-
-    def system(
-        self,
-        system: System,
-        seed: int,
-        population: Population,
-        tested: Population,
-        build: Build,
-        done: dict[str, Outcome],
-        title: str,
-    ) -> None:
-        """Train what is missing, choose what is to be chosen, test."""
-        known = Known([self.phase(system, i, seed, population, build, done, title) for i in range(len(system.phases))])
-        needs = system.adapter.target.needs
-        check_knowledge(known, needs, [stream.client for stream in tested.streams])
-        sent = known.sent(tested.streams[0].client, ("model", *needs))
-        self.store.note(self.run, system.name, seed, "knowledge_bytes", trees.nbytes(sent))
-        for name, value in known.of(None).items():  # ATP's rates, a chosen block: what a report can draw or name
-            if name in needs and trees.nbytes(value) <= MOST_NOTED_BYTES:
-                self.store.note(self.run, system.name, seed, f"knowledge {name}", value)
-        test = partial(self.test, system, seed=seed, build=build, title=title)
-        validation = population.validation_streams()
-        if system.tune:
-            scores = {
-                _label(c, system): test(c, known, population, validation, phase=f"tune {_label(c, system)}")
-                for c in _scorable(system, "tune", validation, system.tune)
-            }
-            best = max(scores, key=lambda label: scores[label])  # the first of equals
-            chosen = next(c for c in system.tune if _label(c, system) == best)
-            self.store.note(self.run, system.name, seed, "tuned", {"chosen": chosen.plain, "validation": scores})
-            system = replace(system, adapter=chosen)
-            test = partial(self.test, system, seed=seed, build=build, title=title)
-        if system.select:
-            last = known.outcomes[-1]
-            candidates = {
-                round: Known([*known.outcomes[:-1], at_round(last, round)])
-                for round in _scorable(system, "select", validation, last.checkpoint.kept())
-                if round > 0
-            }
-            by_round = {
-                round: test(system.adapter, earlier, population, validation, phase=f"select {round}")
-                for round, earlier in candidates.items()
-            }
-            best_round = max(by_round, key=lambda round: by_round[round])
-            note = {"round": best_round, "validation": by_round}
-            self.store.note(self.run, f"{system.name} (best validation)", seed, "selected", note)
-            test(
-                system.adapter,
-                candidates[best_round],
-                tested,
-                tested.streams,
-                name=f"{system.name} (best validation)",
-            )
-            self.store.note(
-                self.run, f"{system.name} (best validation)", -1, "baseline",
-                self.store.notes(self.run, "baseline")[(system.name, -1)],
-            )  # fmt: skip
-        test(system.adapter, known, tested, tested.streams)
-
-    def phase(
-        self,
-        system: System,
-        position: int,
-        seed: int,
-        population: Population,
-        build: Build,
-        done: dict[str, Outcome],
-        title: str,
-    ) -> Outcome:
-        """A phase of a system: from this seed's, from the cache, or trained now."""
-        choice, so_far = system.phases[position], system.phases[: position + 1]
-        content = {
-            "population": population.digest,
-            "model": self.experiment.plain()["model"],
-            "phases": [phase.plain() for phase in so_far],
-            "seed": seed if any(phase.seed is None for phase in so_far) else None,
-            "torch": versions()["torch"],
-        }
-        modules = [phase.algorithm.target.__module__ for phase in so_far]
-        modules += [self.experiment.model.target.__module__, train.__module__]
-        path, older = phase_path(content, modules, choice.rounds, self.reuse)
-        label = f"{position}:{choice.algorithm.name}#{path.parent.name[:6]}"
-        if older:
-            before = self.store.notes(self.run, "reused").get((system.name, seed), [])
-            self.store.note(self.run, system.name, seed, "reused", sorted({*before, label}))
-        if str(path) in done:
-            return done[str(path)]
-        known = Known([self.phase(system, i, seed, population, build, done, title) for i in range(position)])
-        with lock(path.with_suffix(".lock"), wait=self.listener.say):
-            checkpoint = Checkpoint(path)
-            self._open.append(checkpoint)
-            with self._shown(f"{title}: {choice.algorithm.name}", choice.rounds) as step:
-                self.executor.meet(population)
-                outcome = train(
-                    choice.algorithm.make(),
-                    roster(population),
-                    build,
-                    rounds=choice.rounds,
-                    cohort=choice.cohort,
-                    keep_every=choice.keep_every,
-                    seed=seed if choice.seed is None else choice.seed,
-                    position=position,
-                    known=known,
-                    executor=self.executor,
-                    checkpoint=checkpoint,
-                    progress=step,
-                )
-        self.store.add_training(self.run, label, seed, checkpoint.metrics())
-        done[str(path)] = outcome
-        return outcome
-
-    def test(
-        self,
-        system: System,
-        adapter: Chosen,
-        known: Known,
-        population: Population,
-        streams: Sequence[Stream],
-        *,
-        seed: int,
-        build: Build,
-        title: str,
-        phase: str = "test",
-        name: str | None = None,
-    ) -> float:
-        """Test one adapter; returns its accuracy, from the store if it was measured before, by this run or another."""
-        unit = Unit(self.run, name or system.name, seed, phase)
-        if self.store.is_complete(unit):
-            return self.store.accuracy(unit)
-        what = unit.system if phase == "test" else f"{unit.system}, {phase}"
-        recipe = self._recipe(adapter, system.aggregator, known, population, seed, phase)
-        taken = self.store.take(unit, recipe)
-        if taken is None:
-            members = roster(population, self.experiment.test.batch_size, streams)
-            total = sum(member.slots or 0 for member in members.members)
-            with self._shown(f"{title}: testing {what}", total) as step:
-                self.executor.meet(population)
-                for commit in evaluate(
-                    AdapterRecipe(adapter.target, adapter.options),
-                    members,
-                    build,
-                    known,
-                    aggregator=system.aggregator.make() if system.aggregator else None,
-                    test=self.experiment.test,
-                    seed=seed,
-                    executor=self.executor,
-                    resume=self.store.resume(unit),
-                    commit_seconds=float(os.environ.get("ACCLIMATE_COMMIT_SECONDS", "10")),
-                    progress=step,
-                ):
-                    self.store.commit(unit, commit)
-            self.store.complete(unit, recipe)
-        else:
-            self.listener.say(f"{title}: {what} as measured by {taken}")
-        return self.store.accuracy(unit)
-
-    def _recipe(
-        self, adapter: Chosen, aggregator: Chosen | None, known: Known, tested: Population, seed: int, phase: str
-    ) -> str:
-        """Stands for everything that decides a test, the source code included."""
-        plain = self.experiment.plain()
-        content = {
-            **{key: plain[key] for key in ("scenario", "model", "test")},
-            "data": tested.digest,
-            "validation": phase != "test",
-            "phases": [(o.checkpoint.path.parts[-2:], o.round) for o in known.outcomes if o.checkpoint.path],
-            "adapter": adapter.plain,
-            "aggregator": aggregator.plain if aggregator else None,
-            "seed": seed,
-            "torch": versions()["torch"],
-        }
-        chosen = [self.experiment.scenario, self.experiment.test_scenario, self.experiment.model, adapter, aggregator]
-        modules = [choice.target.__module__ for choice in chosen if choice]
-        return digest_of([content, source_digest([*modules, unseen.__module__, evaluate.__module__])])
+            work.close()
 
     @contextmanager
-    def _shown(self, title: str, total: int) -> Iterator[Any]:
+    def shown(self, title: str, total: int) -> Iterator[Any]:
+        """Tell the listener how far a piece of work is, and count its time."""
+
         def step(done: int, total: int, text: str) -> None:
             self.listener.step(done, text)
             self._count(least=10.0)
@@ -289,6 +81,16 @@ class Session:
         self.listener.end()
         self._count(least=0.0)
 
+    def _note_what_is_special(self, systems: Sequence[System], population: Population, tested: Population) -> None:
+        """What a report says of the streams, and of systems with a model or a test of their own."""
+        self.store.note(self.run, "", -1, "streams", list(dict.fromkeys(stream.name for stream in tested.streams)))
+        self.store.note(self.run, "", -1, "blocks", blocks(self.experiment.model.build(population)(None)))
+        for system in systems:
+            if texts := system.own(self.experiment):
+                self.store.note(self.run, system.name, -1, "own", texts)
+            if system.model != self.experiment.model:
+                self.store.note(self.run, system.name, -1, "blocks", blocks(system.model.build(population)(None)))
+
     def _count(self, least: float) -> None:
         """Add to the seconds that all sittings of this run have worked; a killed one loses at most `least`."""
         passed = time.monotonic() - self._since
@@ -297,16 +99,180 @@ class Session:
             self._since += passed
 
 
-def _scorable(system: System, what: str, validation: Sequence[Stream], candidates: Sequence[Any]) -> Sequence[Any]:
-    if not validation:
-        raise NothingSelected(
-            f"system '{system.name}': {what} scores on source clients' validation data, and this scenario has none; "
-            "give its source clients a validation part, or leave the choice to yourself"
-        )
-    return candidates
+@dataclass
+class _Seed:
+    """The work of one seed."""
+
+    session: Session
+    seed: int
+    title: str
+    population: Population  # trained on
+    tested: Population
+    done: dict[Path, Outcome] = field(default_factory=dict)
+    open: list[Checkpoint] = field(default_factory=list)
+
+    def close(self) -> None:
+        for checkpoint in self.open:
+            checkpoint.close()
+
+    def system(self, system: System) -> None:
+        """Train what is missing, choose what is to be chosen, test."""
+        known = Known([self.phase(system, position) for position in range(len(system.phases))])
+        for needs in dict.fromkeys(adapter.made.needs for adapter in (system.adapter, *system.tune)):
+            check_knowledge(known, needs, [stream.client for stream in self.tested.streams])
+        if system.tune:
+            system = replace(system, adapter=self.tuned(system, known))
+        self._note_knowledge(system, known)
+        if system.select:
+            self.selected(system, known)
+        self.test(system, known)
+
+    def tuned(self, system: System, known: Known) -> Chosen:
+        """The candidate that is best on source validation data; the first of equals."""
+        self._need_validation(system, "tune")
+        labels = {_label(candidate, system): candidate for candidate in system.tune}
+        scores = {
+            label: self.test(replace(system, adapter=candidate), known, f"tune {label}")
+            for label, candidate in labels.items()
+        }
+        best = labels[max(scores, key=lambda label: scores[label])]
+        self._note(system.name, "tuned", {"chosen": best.plain, "validation": scores})
+        return best
+
+    def selected(self, system: System, known: Known) -> None:
+        """Test also the round that is best on source validation data, as a system of its own."""
+        self._need_validation(system, "select")
+        *before, last = known.outcomes
+        rounds = {round: Known([*before, at_round(last, round)]) for round in last.checkpoint.kept() if round > 0}
+        scores = {round: self.test(system, earlier, f"select {round}") for round, earlier in rounds.items()}
+        best = max(scores, key=lambda round: scores[round])
+        name, store, run = f"{system.name} (best validation)", self.session.store, self.session.run
+        self._note(name, "selected", {"round": best, "validation": scores})
+        self.test(replace(system, name=name), rounds[best])
+        store.note(run, name, -1, "baseline", store.notes(run, "baseline")[(system.name, -1)])
+
+    def phase(self, system: System, position: int) -> Outcome:
+        """A phase of a system: from this seed's, from the cache, or trained now."""
+        session, choice, so_far = self.session, system.phases[position], system.phases[: position + 1]
+        content = {
+            "population": self.population.digest,
+            "model": system.model.differs(),
+            "phases": [phase.differs() for phase in so_far],
+            "seed": self.seed if any(phase.seed is None for phase in so_far) else None,
+            "torch": versions()["torch"],
+        }
+        modules = [module for phase in so_far for module in phase.algorithm.modules]
+        modules += [*system.model.chosen.modules, Build.__module__]
+        path, older = phase_path(content, modules, choice.rounds, session.reuse)
+        label = f"{position}:{choice.algorithm.name}#{path.parent.name[:6]}"
+        if older:
+            before = session.store.notes(session.run, "reused").get((system.name, self.seed), [])
+            self._note(system.name, "reused", sorted({*before, label}))
+        if path in self.done:
+            return self.done[path]
+        known = Known([self.phase(system, earlier) for earlier in range(position)])
+        with lock(path.with_suffix(".lock"), wait=session.listener.say):
+            checkpoint = Checkpoint(path)
+            self.open.append(checkpoint)
+            with session.shown(f"{self.title}: {choice.algorithm.name}", choice.rounds) as step:
+                session.executor.meet(self.population)
+                outcome = train(
+                    choice.algorithm.made,
+                    roster(self.population),
+                    system.model.build(self.population),
+                    rounds=choice.rounds,
+                    cohort=choice.cohort,
+                    keep_every=choice.keep_every,
+                    seed=self.seed if choice.seed is None else choice.seed,
+                    position=position,
+                    known=known,
+                    executor=session.executor,
+                    checkpoint=checkpoint,
+                    progress=step,
+                )
+        session.store.add_training(session.run, label, self.seed, checkpoint.metrics())
+        self.done[path] = outcome
+        return outcome
+
+    def test(self, system: System, known: Known, phase: str = TEST) -> float:
+        """Test a system, or score a candidate; its accuracy, from the store if it was measured before, by any run."""
+        session, unit = self.session, Unit(self.session.run, system.name, self.seed, phase)
+        if session.store.is_complete(unit):
+            return session.store.accuracy(unit)
+        what = system.name if phase == TEST else f"{system.name}, {phase}"
+        recipe = self._recipe(system, known, phase)
+        taken = session.store.take(unit, recipe)
+        if taken is not None:
+            session.listener.say(f"{self.title}: {what} as measured by {taken}")
+            return session.store.accuracy(unit)
+        population = self.tested if phase == TEST else self.population
+        streams = population.streams if phase == TEST else population.validation_streams()
+        members = roster(population, system.test.batch_size, streams)
+        total = sum(member.slots or 0 for member in members.members)
+        with session.shown(f"{self.title}: testing {what}", total) as step:
+            session.executor.meet(population)
+            for commit in evaluate(
+                system.adapter.made,
+                members,
+                system.model.build(self.population),
+                known,
+                aggregator=system.aggregator.made if system.aggregator else None,
+                test=system.test,
+                seed=self.seed,
+                executor=session.executor,
+                resume=session.store.resume(unit),
+                commit_seconds=float(os.environ.get("ACCLIMATE_COMMIT_SECONDS", "10")),
+                progress=step,
+            ):
+                session.store.commit(unit, commit)
+        session.store.complete(unit, recipe)
+        return session.store.accuracy(unit)
+
+    def _recipe(self, system: System, known: Known, phase: str) -> str:
+        """Stands for everything that decides a test, the source code included, and for nothing else.
+
+        So a test is found again by whatever run has it: after a system or a seed was added, a method got an option.
+        """
+        scenarios = [s for s in (self.session.experiment.scenario, self.session.experiment.test_scenario) if s]
+        parts = {"adapter": system.adapter, "aggregator": system.aggregator}
+        methods = {name: chosen for name, chosen in parts.items() if chosen}
+        content = {
+            "scenarios": [scenario.differs for scenario in scenarios],
+            "model": system.model.differs(),
+            "test": system.differs()["test"],
+            "data": (self.tested if phase == TEST else self.population).digest,
+            "validation": phase != TEST,
+            "phases": [(o.checkpoint.path.parts[-2:], o.round) for o in known.outcomes if o.checkpoint.path],
+            **{name: chosen.differs for name, chosen in methods.items()},
+            "seed": self.seed,
+            "torch": versions()["torch"],
+        }
+        modules = [m for chosen in (*scenarios, system.model.chosen, *methods.values()) for m in chosen.modules]
+        modules += [Build.__module__, *([unseen.__module__] if len(scenarios) > 1 else [])]
+        return digest_of([content, source_digest(modules)])
+
+    def _note(self, system: str, name: str, value: Any) -> None:
+        self.session.store.note(self.session.run, system, self.seed, name, value)
+
+    def _note_knowledge(self, system: System, known: Known) -> None:
+        """How much a client is sent besides the model, and what a report can draw or name: ATP's rates, a block."""
+        needs = system.adapter.made.needs
+        sent = known.sent(self.tested.streams[0].client, ("model", *needs))
+        self._note(system.name, "knowledge_bytes", trees.nbytes(sent))
+        for name, value in known.of(None).items():
+            if name in needs and trees.nbytes(value) <= MOST_NOTED_BYTES:
+                self._note(system.name, f"knowledge {name}", value)
+
+    def _need_validation(self, system: System, what: str) -> None:
+        if not self.population.validation_streams():
+            raise NothingSelected(
+                f"system '{system.name}': {what} scores on source clients' validation data, and this scenario has none;"
+                " give its source clients a validation part, or leave the choice to yourself"
+            )
 
 
 def _label(candidate: Chosen, system: System) -> str:
     """What distinguishes a candidate from the others."""
-    varied = [k for k in candidate.plain if len({repr(c.plain[k]) for c in system.tune}) > 1]
-    return " ".join(f"{key}={candidate.plain[key]}" for key in varied) or "as given"
+    plain = [flat(one.plain) for one in system.tune]
+    varied = [key for key in flat(candidate.plain) if len({repr(one.get(key)) for one in plain}) > 1]
+    return " ".join(f"{key}={flat(candidate.plain)[key]}" for key in varied) or "as given"

@@ -133,11 +133,12 @@ def _rates(store: Store, runs: Sequence[Run]) -> str | None:
         return None
     names, by_block, by_kind = [], [], []
     for label, (run, systems) in zip(series.labels([run for run, _ in learnt]), learnt, strict=True):
-        (blocks,) = store.notes(run["id"], "blocks").values()
+        blocks = {system: found for (system, _), found in store.notes(run["id"], "blocks").items()}
         for system, seeds in systems.items():
+            own = blocks.get(system.partition(", ")[0], blocks[""])  # of a system with a model of its own
             several = (label, len(learnt) > 1), (system, len(systems) > 1 or len(learnt) == 1)
             names.append(", ".join(name for name, tells in several if tells))
-            by_block.append(series.grouped(seeds, series.blocks_of(seeds[0], blocks)))
+            by_block.append(series.grouped(seeds, series.blocks_of(seeds[0], own)))
             by_kind.append(series.grouped(seeds, series.kinds_of(seeds[0])))
     panels = {
         "by block": _groups(by_block, dict.fromkeys(chain.from_iterable(by_block))),

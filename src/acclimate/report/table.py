@@ -22,7 +22,7 @@ class Cell:
     client_accuracy: list[float]  # the plain mean over clients
     balanced_accuracy: list[float]  # the mean over classes
     worst_decile: list[float]  # the mean of the worst ⌈10 %⌉ of clients
-    harmed: list[float]  # the share of clients strictly below no adaptation, same phases and seed
+    harmed: list[float]  # the share of clients strictly below no adaptation, same model, phases, test and seed
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,8 @@ def _remarks(store: Store, run: int, system: str) -> list[str]:
         for (who, seed), note in sorted(store.notes(run, name).items()):
             if who == (system if name in ("selected", "taken") else _plain(system)):
                 seeds.setdefault(say(note), []).append(seed)
-    return [f"{named_seeds(of)}: {remark}" for remark, of in seeds.items()]
+    own: list[str] = store.notes(run, "own").get((_plain(system), -1), [])
+    return [*own, *(f"{named_seeds(of)}: {remark}" for remark, of in seeds.items())]
 
 
 def _tuned(note: dict[str, Any]) -> str:
