@@ -114,7 +114,11 @@ class Experiment:
             "scenario": self.scenario.plain,
             "model": {**self.model.plain, "variants": [dict(variant) for variant in self.variants]},
             "systems": [system.plain() for system in self.systems],
-            "test": {**vars(self.test), "scenario": self.test_scenario.plain if self.test_scenario else None},
+            # Without `validation` where it is off: runs from before there was any keep their names.
+            "test": {
+                **{key: value for key, value in vars(self.test).items() if value is not False},
+                "scenario": self.test_scenario.plain if self.test_scenario else None,
+            },
             "seeds": list(self.seeds),
         }
 
@@ -314,6 +318,10 @@ class _Reader:
             scenario = self.chosen(raw["scenario"], "test.scenario", SCENARIOS)
         values, _, problems = check(Test, {key: value for key, value in raw.items() if key != "scenario"}, "test")
         self.problems += problems
+        if scenario and values.get("validation"):
+            self.problems.append(
+                "test.validation: expected no test.scenario beside it, whose population is another one"
+            )
         return (Test() if problems else Test(**values)), scenario
 
     def seeds(self, raw: Any) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.evaluate import check_knowledge, evaluate
 from acclimate.engine.executor import Executor, Serial
 from acclimate.engine.train import Known, Outcome, at_round, train
-from acclimate.errors import NothingSelected
+from acclimate.errors import ConfigError, NothingSelected
 from acclimate.experiment.cache import lock, phase_path, source_digest
 from acclimate.experiment.catalog import ADAPTERS
 from acclimate.experiment.config import Chosen, Experiment, System, digest_of
@@ -164,6 +164,8 @@ class _Session:
         population = tested = scenario.build(seed)
         if self.experiment.test_scenario is not None:
             tested = unseen(self.experiment.test_scenario.make(), scenario, seed)
+        if self.experiment.test.validation:
+            tested = replace(tested, streams=[*tested.streams, *_validation(population)])
         model = self.experiment.model
         build = Build(
             model.target,
@@ -175,6 +177,7 @@ class _Session:
             self.experiment.variants,
         )
         self.store.note(self.run, "", -1, "streams", list(dict.fromkeys(stream.name for stream in tested.streams)))
+        self.store.note(self.run, "", seed, "groups", dict(tested.groups))
         self.store.note(self.run, "", -1, "blocks", blocks(build(None)))
         done: dict[str, Outcome] = {}
         try:
@@ -377,6 +380,12 @@ class _Session:
         if passed >= least:
             self.store.add_work(self.run, passed)
             self._since += passed
+
+
+def _validation(population: Population) -> Sequence[Stream]:
+    if not (streams := population.validation_streams()):
+        raise ConfigError(["test.validation: no source client of this scenario has a validation part; leave it out"])
+    return streams
 
 
 def _scorable(system: System, what: str, validation: Sequence[Stream], candidates: Sequence[Any]) -> Sequence[Any]:

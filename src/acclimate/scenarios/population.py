@@ -25,6 +25,7 @@ from acclimate.examples import Examples, Images
 from acclimate.scenarios.availability import ALWAYS, Availability
 
 CLEAN = Clean()
+VALIDATION = "validation"  # the stream of source clients' validation parts
 
 
 class Holding(NamedTuple):
@@ -58,6 +59,7 @@ class Plan:
     source: Mapping[int, tuple[Holding, Holding]]  # client → training part, validation part
     streams: Sequence[StreamPlan]
     public: Holding | None = None  # unlabelled images that everybody has
+    groups: Mapping[int, str] = field(default_factory=dict)  # client → its domain, angle, ...: for reports only
 
 
 class Held(NamedTuple):
@@ -107,6 +109,7 @@ class Population:
     public: Held | None = None
     digest: str = ""  # of all that phases can see: what was trained on equal digests can be shared
     availability: Availability = ALWAYS  # of test clients; nothing is trained differently for it
+    groups: Mapping[int, str] = field(default_factory=dict)  # of the plan; no part of the digest
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -121,7 +124,7 @@ class Population:
     def validation_streams(self) -> list[Stream]:
         """The source clients' validation parts as streams: what choices may be made on."""
         return [
-            Stream(client, "validation", (("source", held),))
+            Stream(client, VALIDATION, (("source", held),))
             for client, (_, held) in self.source.items()
             if len(held.rows)
         ]
@@ -190,6 +193,7 @@ def realise(plan: Plan, seed: int) -> Population:
         ],
         public=None if plan.public is None else held(plan.public),
         digest=_digest(plan, seed),
+        groups=plan.groups,
     )
 
 

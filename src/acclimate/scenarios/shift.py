@@ -54,7 +54,7 @@ class DomainShift(Scenario):
             else:
                 streams.append(StreamPlan(domain, "original", [Holding(own)]))
                 streams.append(StreamPlan(domain, "corrupted", [Holding(own, any_common(self.severity))]))
-        return Plan(dataset, source, streams)
+        return Plan(dataset, source, streams, groups={domain: names[domain] for domain in source})
 
 
 @dataclass(frozen=True)
