@@ -1,4 +1,18 @@
-"""Published tables: the paper's values, kept as data, and the experiments that should give them."""
+"""Published tables: the paper's values, kept as data, and the experiments that should give them.
+
+Under `values` a row has, for each piece, what the paper prints: a number, or a number and its spread. Where a run has
+several streams they are named, and `mean` is the paper's average over them; where clients belong to groups (domains,
+angles) a stream may have a value for each, and `mean` is the one over groups:
+
+    BN-Adapt: {hybrid: [50.40, 0.43]}                                 # a run with one stream
+    FedAvg: {cnn: {ind: [65.60, 0.24], mix: 58.88, mean: 58.67}}      # by stream
+    FedAvg: {mnist: {validation: 95.06, test: 94.69}}                 # with test: {validation: true}
+    Tent: {digits: {corrupted: {mnist: [86.13, 0.56], usps: 67.51}}}  # by group in a stream
+    FedTSA: {iid: {fog: 49.55, snow: 63.11, mean: 61.57}}             # with by_shift: true
+
+What is not printed is left out: every stream and group of a run is on the page all the same. Claims are about every
+stream of a run and all its clients, unless they name a `stream` (or `mean`) or a `group`.
+"""
 
 from __future__ import annotations
 

@@ -78,10 +78,12 @@ def _grid(table: Table, columns: list[tuple[str, str]], costs: bool) -> RichTabl
 
 def _groups(table: Table, stream: str) -> RichTable:
     """Accuracy by group of clients, and the mean over groups."""
-    grid = RichTable(title=None, header_style="bold", show_lines=False)
+    title = "accuracy by group" + (f", stream {stream}" if len(table.streams) > 1 else "")
+    grid = RichTable(title=title, header_style="bold", show_lines=False)
+    grid.add_column("system", no_wrap=True)
     names = dict.fromkeys(name for line in table.lines for name in line.cells[stream].groups)
-    for title in ("system", *(f"{stream}\n{name}" if len(table.streams) > 1 else name for name in names)):
-        grid.add_column(title, justify="left" if title == "system" else "right", no_wrap=True)
+    for name in names:
+        grid.add_column(name, justify="right", no_wrap=True)
     for line in table.lines:
         grid.add_row(line.system, *(_cell(line.cells[stream].groups.get(name, []), "accuracy") for name in names))
     return grid
