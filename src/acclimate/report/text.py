@@ -76,17 +76,17 @@ def _grid(table: Table, columns: list[tuple[str, str]], costs: bool) -> RichTabl
     return grid
 
 
-def _groups(table: Table, stream: str) -> RichTable:
+def _groups(table: Table, stream: str) -> RenderableType:
     """Accuracy by group of clients, and the mean over groups."""
     title = "accuracy by group" + (f", stream {stream}" if len(table.streams) > 1 else "")
-    grid = RichTable(title=title, header_style="bold", show_lines=False)
+    grid = RichTable(title=None, header_style="bold", show_lines=False)
     grid.add_column("system", no_wrap=True)
     names = dict.fromkeys(name for line in table.lines for name in line.cells[stream].groups)
     for name in names:
         grid.add_column(name, justify="right", no_wrap=True)
     for line in table.lines:
         grid.add_row(line.system, *(_cell(line.cells[stream].groups.get(name, []), "accuracy") for name in names))
-    return grid
+    return Group(Text(title), grid)  # beside the grid: a title of its own would be as narrow as it
 
 
 def _cell(values: list[float], measure: str) -> str:
