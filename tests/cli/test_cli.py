@@ -56,6 +56,7 @@ def test_run_json_has_every_column(call):
     assert [line["system"] for line in table["lines"]] == ["none", "tent", "em"]
     assert table["streams"] == ["label", "feature"]
     cell = table["lines"][1]["cells"]["label"]
+    assert cell.pop("groups") == {}  # of a scenario without groups
     assert set(cell) == {"accuracy", "client_accuracy", "balanced_accuracy", "worst_decile", "harmed"}
     assert all(len(values) == 2 and all(0 <= v <= 1 for v in values) for values in cell.values())
     assert table["lines"][1]["ms_per_batch"] > 0

@@ -7,6 +7,8 @@ import battery
 from acclimate.errors import ConfigError
 from acclimate.experiment import published
 from acclimate.experiment.catalog import shipped
+from acclimate.experiment.published import ONLY, met
+from acclimate.experiment.reader import parse
 
 ROWS = {"none": "No adaptation", "em": "EM"}
 
@@ -44,15 +46,22 @@ def test_published_table_names_shipped_experiments_and_their_systems(name):
 
 def test_published_values_are_a_mean_with_or_without_spread_or_missing(written):
     paper = written(values={"EM": {"mild": [50.0, 1.5], "harsh": 40}})
-    assert paper.printed("em", "mild") == (50.0, 1.5)
-    assert (paper.mean("em", "mild"), paper.mean("em", "harsh")) == (50.0, 40.0)
-    assert paper.mean("none", "mild") is None
+    assert paper.printed("EM", "mild") == {ONLY: (50.0, 1.5)}
+    assert paper.printed("EM", "harsh") == {ONLY: 40.0}
+    assert paper.printed("No adaptation", "mild") == {}
+
+
+def test_published_values_by_stream_are_of_all_clients_or_by_group(written):
+    by_stream = {"label": {"svhn": [50.0, 1.0], "mean": 45}, "feature": 30, "mean": [37.5, 2]}
+    found = written(values={"EM": {"mild": by_stream}}).printed("EM", "mild")
+    assert found == {"label": {"svhn": (50.0, 1.0), "mean": 45.0}, "feature": 30.0, "mean": (37.5, 2.0)}
 
 
 def test_published_values_by_shift_have_a_mean(written):
     paper = written(by_shift=True, values={"EM": {"mild": {"fog": 41.0, "mean": 43.0}}})
-    assert paper.printed("em", "mild") == {"fog": 41.0, "mean": 43.0}
-    assert paper.mean("em", "mild") == 43.0
+    assert paper.printed("EM", "mild") == {ONLY: {"fog": 41.0, "mean": 43.0}}
+    paper = written(by_shift=True, values={"EM": {"mild": {"label": {"fog": 41.0, "mean": 43.0}, "mean": 20}}})
+    assert paper.printed("EM", "mild") == {"label": {"fog": 41.0, "mean": 43.0}, "mean": 20.0}
 
 
 def test_published_pieces_may_be_of_other_experiments(written):
@@ -68,7 +77,10 @@ def test_published_pieces_may_be_of_other_experiments(written):
         ({"rows": {"nome": "No adaptation"}}, "rows: no piece has a system 'nome'; did you mean 'none'"),
         ({"values": {"Em": {"mild": 1}}}, "values: no system gives the row 'Em'; Possible: EM, No adaptation"),
         ({"values": {"EM": {"mlid": 1}}}, "values.EM: unknown piece 'mlid'; did you mean 'mild'"),
-        ({"values": {"EM": {"mild": {"fog": 1}}}}, "values.EM.mild: a mapping by shift goes with by_shift: true"),
+        (
+            {"values": {"EM": {"mild": 1}}, "by_shift": True},
+            "values.EM.mild: expected values by shift (by_shift: true)",
+        ),
         ({"claims": [{"piece": "mlid", "best": "em"}]}, "claims.0.piece: unknown piece 'mlid'; did you mean 'mild'"),
         ({"claims": [{"best": "emm"}]}, "claims.0: 'emm' is in no row; did you mean 'em'"),
         ({"claims": [{"higher": "em"}]}, "claims.0: expected either higher and lower, or best, or near"),
@@ -90,3 +102,68 @@ def test_published_claim_about_a_piece_without_its_system_is_refused(written, tm
     assert written(pieces=pieces, claims=[{"piece": "mild", "best": "em"}]).claims[0].best == "em"
     with pytest.raises(ConfigError, match="'em' is not tested in: alone"):
         written(pieces=pieces, claims=[{"best": "em"}])
+
+
+DIGITS = {"label": {"svhn", "usps"}, "feature": set()}  # streams and the groups in them
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            {"values": {"EM": {"mild": 50}}},
+            "values.EM.mild: say of which stream, as in {label: 50.0}; Possible: feature",
+        ),
+        (
+            {"values": {"EM": {"mild": {"lable": 50}}}},
+            "values.EM.mild: the run has no stream 'lable'; did you mean 'label'",
+        ),
+        ({"values": {"EM": {"mild": {"label": {"uspps": 50}}}}}, "the run has no group 'uspps'; did you mean 'usps'"),
+        (
+            {"values": {"EM": {"mild": {"mean": {"usps": 50}}}}},
+            "the mean over streams is one value; found {'usps': 50.0}",
+        ),
+        (
+            {"claims": [{"stream": "fog", "best": "em"}]},
+            "claims.0, piece 'mild': the run has no stream 'fog'; Possible: fe",
+        ),
+        (
+            {"claims": [{"group": "mnist", "best": "em"}]},
+            "claims.0, piece 'mild': nobody is of group 'mnist'; Possible: sv",
+        ),
+        (
+            {"claims": [{"stream": "feature", "group": "usps", "best": "em"}]},
+            "nobody is of group 'usps'; Possible: nothing",
+        ),
+    ],
+)
+def test_published_values_and_claims_about_what_a_run_has_not_are_named(written, entries, message):
+    (problem,) = written(**entries).unmet("mild", DIGITS)
+    assert message in problem
+
+
+def test_published_values_and_claims_about_what_a_run_has_are_fine(written):
+    values = {"EM": {"mild": {"label": {"usps": 50, "mean": 40}, "mean": 30}}}
+    claims = [
+        {"stream": ["label", "mean"], "group": "usps", "best": "em"},
+        {"piece": "harsh", "stream": "x", "best": "em"},
+    ]
+    assert list(written(values=values, claims=claims).unmet("mild", DIGITS)) == []
+    assert list(written(values={"EM": {"mild": 50}}).unmet("mild", {"label": {"usps"}})) == []
+
+
+def test_published_values_of_shifts_are_checked_where_shifts_are_known(written):
+    paper = written(by_shift=True, values={"EM": {"mild": {"fgo": 41.0, "mean": 43.0}}})
+    assert list(paper.unmet("mild", {"label": {"usps"}})) == []
+    (problem,) = paper.unmet("mild", {"label": {"usps"}}, {"label": {"fog"}})
+    assert problem == "values.EM.mild: the run has no shift 'fgo'; did you mean 'fog'? Possible: fog, mean"
+
+
+def test_met_has_the_streams_and_groups_that_a_run_will_have():
+    assert met(parse(battery.tiny())) == {"label": set(), "feature": set()}
+    assert met(parse(battery.tiny(test={"validation": True}))).keys() == {"label", "feature", "validation"}
+    turned = {"name": "upfl-rotation", "data": "digits"}
+    assert met(parse(battery.tiny(scenario=turned, seeds=[0, 1], test={"validation": True}))) == {
+        "test": {"15°", "45°"},
+        "validation": {"0°", "30°", "60°"},
+    }

@@ -3,7 +3,7 @@
 import pytest
 
 from acclimate.experiment.published import Claim, Piece, Published
-from acclimate.report.claims import difference, verdicts
+from acclimate.report.claims import Scores, difference, verdicts
 
 # Accuracies of two clients of one seed, in %.
 FOUND = {
@@ -18,11 +18,19 @@ def clients(values):
     return {(0, client): value / 100 for client, value in enumerate(values)}
 
 
-def judged(claim, found=FOUND):
+def judged(claim, found=FOUND, groups=(), **more):
+    """Verdicts in a run with the stream `s`, and others if they are given."""
     paper = Published(
         "t", "T", "S", {"one": Piece("x"), "two": Piece("x")}, {name: name.upper() for name in found}, claims=[claim]
     )
-    return verdicts(paper, {"one": {name: clients(values) for name, values in found.items()}})
+    streams = {
+        stream: {name: clients(values) for name, values in systems.items()}
+        for stream, systems in {"s": found, **more}.items()
+    }
+    return verdicts(paper, {"one": Scores(streams, {(0, client): name for client, name in enumerate(groups)})})
+
+
+TURNED = {"none": (60, 72), "sure": (50, 60), "noisy": (50, 66), "close": (50.4, 60.6)}  # sure 11 ± 1 below none
 
 
 def test_difference_pairs_clients_by_seed_and_number():
@@ -83,3 +91,42 @@ def test_claim_over_one_client_is_never_more_than_noise():
 
 def test_claim_about_pieces_that_were_not_run_has_no_verdict_yet():
     assert judged(Claim(piece=["two"], best="sure")) == []
+
+
+def test_claim_is_about_every_stream_and_names_it_where_there_are_several():
+    (alone,) = judged(Claim(higher=["sure"], lower=["none"]))
+    assert (alone.stream, alone.place) == ("", "one")
+    found = judged(Claim(higher=["sure"], lower=["none"]), other=TURNED)
+    assert [(v.stream, v.place, v.verdict) for v in found] == [
+        ("s", "one, s", "holds"), ("other", "one, other", "contradicted")
+    ]  # fmt: skip
+    assert [v.stream for v in judged(Claim(stream=["other"], best="none"), other=TURNED)] == ["other"]
+
+
+def test_claim_of_best_finds_the_strongest_other_in_each_stream():
+    found = judged(Claim(best="none"), other=TURNED)
+    assert [v.expected for v in found] == ["NONE best (next: SURE)", "NONE best (next: NOISY)"]
+
+
+def test_claim_on_the_mean_takes_the_mean_over_the_streams_that_a_client_has():
+    """Client 0: (+10 − 2) / 2 = 4 and client 1, which has no second stream, +12: 8 ± 4. Validation does not count."""
+    more = {"other": {"none": (50,), "sure": (48,)}, "validation": {"none": (0, 0), "sure": (99, 99)}}
+    (found,) = judged(
+        Claim(stream=["mean"], higher=["sure"], lower=["none"]), {k: FOUND[k] for k in ("none", "sure")}, **more
+    )
+    assert (found.place, found.difference, found.error) == ("one, mean", pytest.approx(8), pytest.approx(4))
+
+
+def test_claim_about_a_group_is_about_its_clients_only():
+    found = {"none": (50, 60, 10), "sure": (60, 72, 0)}
+    groups = ("near", "near", "far")
+    near, far = judged(Claim(group=["near", "far"], higher=["sure"], lower=["none"]), found, groups)
+    assert (near.place, near.verdict, near.difference) == ("one, near", "holds", pytest.approx(11))
+    assert (far.place, far.difference) == ("one, far", pytest.approx(-10))
+
+
+def test_claim_about_a_group_is_silent_in_streams_that_nobody_of_it_meets():
+    found = {"none": (50, 60, 10), "sure": (60, 72, 0)}
+    other = {"none": (50, 60), "sure": (60, 72)}  # client 2 is not here
+    claim = Claim(group=["far"], higher=["sure"], lower=["none"])
+    assert [v.stream for v in judged(claim, found, ("near", "near", "far"), other=other)] == ["s"]

@@ -46,3 +46,13 @@ def test_overview_is_replaced_and_leaves_the_rest_as_it_is(results):
 def test_overview_leaves_out_results_of_code_that_knew_no_overview(results):
     (results / "a-table.json").write_text(json.dumps({"table": "a-table", "claims": [], "pieces": {}}))
     assert with_overview(PAGE, results).count("| [") == 1
+
+
+def test_overview_says_in_which_stream_something_is_contradicted(results):
+    claim = {"piece": "mild", "expected": "A best", "verdict": "contradicted", "difference": -1.0, "error": 0.1}
+    content = {"table": "a-table", "title": "First", "of": 1, "pieces": {"mild": None}}
+    content["claims"] = [{**claim, "stream": "label", "group": "svhn"}, claim]  # and as earlier code wrote it
+    (results / "a-table.json").write_text(json.dumps(content))
+    page = with_overview(PAGE, results)
+    assert "- `a-table`, mild, label, svhn: A best; -1.00 ± 0.10\n" in page
+    assert "- `a-table`, mild: A best; -1.00 ± 0.10\n" in page

@@ -6,7 +6,7 @@ import yaml
 
 import battery
 from acclimate.experiment import published
-from acclimate.report.reproduction import _Part
+from acclimate.report.measured import Part
 
 EXPERIMENT = battery.tiny(systems=["none", {"name": "em", "tune": {"iterations": [1, 2]}}], seeds=[0, 1])
 PAPER = {
@@ -15,7 +15,9 @@ PAPER = {
     "experiment": "tiny.yaml",
     "pieces": {"mild": ["scenario.noise=0.1"], "harsh": ["scenario.noise=0.8"]},
     "rows": {"none": "No adaptation", "em": "EM"},
-    "values": {row: {"mild": [50.0, 1.0], "harsh": [40.0, 2.0]} for row in ("No adaptation", "EM")},
+    "values": {
+        row: {"mild": {"label": [50.0, 1.0]}, "harsh": {"label": [40.0, 2.0]}} for row in ("No adaptation", "EM")
+    },
     "deviations": ["It is tiny."],
 }
 
@@ -60,8 +62,9 @@ def test_reproduce_numbers_are_those_of_the_results_file(call, tmp_path):
     ours = 100 * statistics.fmean(accuracies)
     row = f"| EM | 40.00 ± 2.00 | {ours:.2f} ± {100 * statistics.stdev(accuracies):.2f} | {ours - 40:+.2f} |"
     assert row in (tmp_path / "docs" / "reproduction.md").read_text()
-    assert set(system["clients"]) == {"0", "1"}
-    assert set(system["clients"]["0"]) == {"3", "4", "5"}
+    for stream in ("label", "feature"):
+        assert set(system["streams"][stream]["clients"]) == {"0", "1"}
+        assert set(system["streams"][stream]["clients"]["0"]) == {"3", "4", "5"}
     assert any("tuned on source validation data" in remark for remark in system["remarks"])
     assert results["pieces"]["harsh"]["versions"]["torch"]
 
@@ -108,26 +111,31 @@ def test_reproduce_without_running_writes_again_what_was_measured(call, tmp_path
 def test_reproduce_draws_what_is_varied(call, tmp_path, paper):
     paper(sweeps={"noise of the images": {"little": "mild", "much": "harsh"}})
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
-    picture, page = tmp_path / "docs" / "figures" / "tiny-table-by-noise-of-the-images.svg", tmp_path / "docs"
+    picture, page = tmp_path / "docs" / "figures" / "tiny-table-by-noise-of-the-images-label.svg", tmp_path / "docs"
     assert not picture.exists()  # one value is no sweep
     call("reproduce", "tiny-table", "--workers", "1")
     drawn = picture.read_text()
     assert ">little<" in drawn and ">much<" in drawn and ">noise of the images<" in drawn
     assert drawn.count("<circle") == 4  # two systems, two values
-    assert f"![{picture.stem}](figures/{picture.name})" in (page / "reproduction.md").read_text()
+    for stream in ("label", "feature", "mean"):
+        name = picture.stem.replace("label", stream)
+        assert f"![{name}](figures/{name}.svg)" in (page / "reproduction.md").read_text()
+        assert f", stream {stream}<" in (page / "figures" / f"{name}.svg").read_text()
 
 
 def test_sweeps_compare_the_seeds_that_all_values_have(call, tmp_path, paper):
     pieces = {"mild": ["scenario.noise=0.1"], "harsh": ["scenario.noise=0.8", "seeds=[1]"]}
     paper(pieces=pieces, sweeps={"noise": {"little": "mild", "much": "harsh"}})
     call("reproduce", "tiny-table", "--workers", "1")
-    assert "Mean over clients and seed 1." in (tmp_path / "docs" / "figures" / "tiny-table-by-noise.svg").read_text()
+    assert (
+        "Mean over clients and seed 1." in (tmp_path / "docs" / "figures" / "tiny-table-by-noise-label.svg").read_text()
+    )
     measured = json.loads((tmp_path / "docs" / "results" / "tiny-table.json").read_text())["pieces"]["mild"]
-    part = _Part(published.published("tiny-table"), "mild", measured)
+    part = Part(published.published("tiny-table"), "mild", measured)
     page = (tmp_path / "docs" / "reproduction.md").read_text()
     assert "Paper / ours, seed 1 of all pieces:" in page
-    assert f"| EM | 50.00 / {part.accuracy('em', [1]):.2f} |" in page
-    assert part.accuracy("em", [1]) == 100 * measured["systems"]["em"]["streams"]["label"]["accuracy"][1]
+    assert f"| EM | 50.00 / {part.accuracy('em', 'label', [1]):.2f} |" in page
+    assert part.accuracy("em", "label", [1]) == 100 * measured["systems"]["em"]["streams"]["label"]["accuracy"][1]
 
 
 def test_sweeps_name_pieces(call, paper):
@@ -149,7 +157,9 @@ def test_cross_is_a_table_of_adapters_and_aggregators(call, tmp_path, paper):
         f"{100 * statistics.fmean(found[f'{name}+bn-adapt']['streams']['label']['accuracy']):.2f}"
         for name in ("local", "fedavg")
     )
-    assert f"| adapter | alone | FedAvg |\n| --- | --- | --- |\n| BN-Adapt | {alone} | {mixed} |\n" in page
+    grid = f"| adapter | alone | FedAvg |\n| --- | --- | --- |\n| BN-Adapt | {alone} | {mixed} |\n"
+    assert f"Ours, adapters x aggregators, stream label:\n\n{grid}" in page
+    assert "Ours, adapters x aggregators, stream feature:\n" in page
     assert f"\n| BN-Adapt, alone | {alone} ± " in page
 
 
@@ -189,30 +199,33 @@ def cells(page, row, number=0):
     return [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(f"| {row} |")][number]
 
 
-def ours(results, piece, system):
-    return 100 * statistics.fmean(results["pieces"][piece]["systems"][system]["streams"]["label"]["accuracy"])
+def ours(results, piece, system, stream="label"):
+    return 100 * statistics.fmean(results["pieces"][piece]["systems"][system]["streams"][stream]["accuracy"])
 
 
 def test_reproduce_begins_with_an_overview_of_the_pieces(call, tmp_path):
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
     page, results = page_and_results(tmp_path)
-    assert cells(page, "method") == ["method", "mild", "harsh"]
-    assert cells(page, "EM") == ["EM", f"50.00 / {ours(results, 'mild', 'em'):.2f}", "40.00 / –"]
+    assert cells(page, "method")[1:] == ["mild, label", "mild, feature", "mild, mean", "harsh"]
+    label, feature = (ours(results, "mild", "em", stream) for stream in ("label", "feature"))
+    mean = f"– / {(label + feature) / 2:.2f}"
+    assert cells(page, "EM")[1:] == [f"50.00 / {label:.2f}", f"– / {feature:.2f}", mean, "40.00 / –"]
 
 
 def test_reproduce_without_values_shows_ours_alone(call, paper, tmp_path):
     paper(values=None)
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
     page, results = page_and_results(tmp_path)
-    assert cells(page, "EM") == ["EM", f"{ours(results, 'mild', 'em'):.2f}", "–"]
-    assert cells(page, "method", 1) == ["method", "ours", "class-balanced", "worst 10 %", "harmed"]
+    assert cells(page, "EM")[1] == f"{ours(results, 'mild', 'em'):.2f}"
+    assert cells(page, "EM")[-1] == "–"
+    assert cells(page, "method", 2) == ["method", "ours", "class-balanced", "worst 10 %", "harmed"]
 
 
 def test_reproduce_shows_a_dash_where_the_paper_prints_nothing(call, paper, tmp_path):
-    paper(values={"EM": {"mild": 50}})
+    paper(values={"EM": {"mild": {"label": 50}}})
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
     page, results = page_and_results(tmp_path)
-    em, none = (cells(page, row, 1)[1:4] for row in ("EM", "No adaptation"))
+    em, none = (cells(page, row, 2)[1:4] for row in ("EM", "No adaptation"))
     assert (em[0], em[2]) == ("50.00", f"{ours(results, 'mild', 'em') - 50:+.2f}")
     assert (none[0], none[2]) == ("–", "–")
 
@@ -226,10 +239,10 @@ def test_reproduce_by_shift_has_a_column_for_every_shift(call, paper, tmp_path):
     paper(experiment="shifts.yaml", pieces={"all": []}, rows=rows, by_shift=True, values=values)
     assert call("reproduce", "tiny-table", "--workers", "1")[0] == 0
     page, results = page_and_results(tmp_path)
-    system = results["pieces"]["all"]["systems"]["none"]
+    (system,) = results["pieces"]["all"]["systems"]["none"]["streams"].values()
     assert cells(page, "method") == ["method", "mean", "clean", "rotation"]
     found = {shift: 100 * accuracies[0] for shift, accuracies in system["shifts"].items()}
-    mean = 100 * next(iter(system["streams"].values()))["accuracy"][0]
+    mean = 100 * system["accuracy"][0]
     assert cells(page, "No adaptation")[1:] == [
         f"20.00 / {mean:.2f}", f"– / {found['clean']:.2f}", f"12.50 / {found['rotation']:.2f}"
     ]  # fmt: skip
@@ -237,16 +250,22 @@ def test_reproduce_by_shift_has_a_column_for_every_shift(call, paper, tmp_path):
 
 
 def test_reproduce_judges_claims_from_the_clients_of_the_results_file(call, paper, tmp_path):
-    paper(claims=[{"piece": "harsh", "higher": "em", "lower": "none"}, {"best": "em"}], discussion=["Because."])
+    claims = [{"piece": "harsh", "stream": "label", "higher": "em", "lower": "none"}, {"best": "em"}]
+    paper(claims=claims, discussion=["Because."])
     call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1")
     page, results = page_and_results(tmp_path)
     systems = results["pieces"]["harsh"]["systems"]
-    em, none = ([v for by in systems[s]["clients"].values() for v in by.values()] for s in ("em", "none"))
+    em, none = (
+        [v for by in systems[s]["streams"]["label"]["clients"].values() for v in by.values()] for s in ("em", "none")
+    )
     mean = 100 * statistics.fmean(a - b for a, b in zip(em, none, strict=True))
-    first, second = results["claims"]  # nothing about the piece that was not run
+    first, second, third = results["claims"]  # nothing about the piece that was not run
+    assert (second["stream"], third["stream"]) == ("label", "feature")
     assert first["difference"] == second["difference"] == pytest.approx(mean)
     assert (first["expected"], second["expected"]) == ("EM above No adaptation", "EM best (next: No adaptation)")
-    assert f"| harsh | EM above No adaptation | {first['verdict']} | {mean:+.2f} ± {first['error']:.2f} |" in page
+    assert (
+        f"| harsh, label | EM above No adaptation | {first['verdict']} | {mean:+.2f} ± {first['error']:.2f} |" in page
+    )
     order = ["### harsh", "EM above No adaptation", "Discussion:\n\n- Because.", "Remarks:", "Deviations:"]
     assert sorted(order, key=page.index) == order
 
@@ -289,7 +308,7 @@ def test_reproduce_shows_pictures_where_the_table_asks_for_them(call, paper, tmp
     call("reproduce", "tiny-table", "--workers", "1")
     page, _ = page_and_results(tmp_path)
     drawn = sorted(path.name for path in (tmp_path / "docs" / "figures").iterdir())
-    kinds = ("accuracy-label", "matrices-feature", "weights-label")
+    kinds = ("accuracy-label", "accuracy-feature", "matrices-feature", "weights-label")
     assert {f"tiny-table-{piece}-{kind}.svg" for piece in ("mild", "harsh") for kind in kinds} < set(drawn)
     assert "tiny-table-rates.svg" in drawn
     assert all(f"](figures/{name})" in page for name in drawn)

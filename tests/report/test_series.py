@@ -69,6 +69,29 @@ def test_accuracy_leaves_out_batches_without_labels(store, run):
     np.testing.assert_array_equal(series.accuracy(store, run, "s")["blind"], [0.5, math.nan, 1.0])
 
 
+def by_step(client, slot, correct, count):
+    return Figure(client, "s", slot, trees.dump({"correct": torch.tensor(correct), "count": count}))
+
+
+def test_accuracy_by_step_is_over_all_images_and_the_mean_over_seeds(store, run):
+    """Seed 0: (1 + 3, 3 + 3, 4 + 3) / (4 + 4), client 4 having stopped at its first step; seed 1: (2, 2, 2) / 2."""
+    steps = {0: [by_step(3, 0, [1, 3, 4], 4), by_step(4, 0, [3], 4)], 1: [by_step(3, 0, [2, 2, 2], 2)]}
+    for seed, figures in steps.items():
+        store.commit(Unit(run["id"], "mixed", seed), Commit([], figures))
+    other = Figure(3, "s", 0, trees.dump({"entropy": torch.ones(2)}))
+    store.commit(Unit(run["id"], "none", 0), Commit([], [other]))
+    found = series.accuracy_by_step(store, run, "s")
+    assert found.keys() == {"mixed"}
+    assert found["mixed"].tolist() == [0.75, 0.875, 0.9375]
+    assert "two-0-steps-s.svg" in draw(store, [run])["two-0"]
+
+
+def test_accuracy_by_step_leaves_out_batches_without_labels(store, run):
+    figures = [by_step(3, 0, [0, 0], 0), by_step(3, 1, [1, 2], 2)]
+    store.commit(Unit(run["id"], "mixed", 0), Commit([], figures))
+    assert series.accuracy_by_step(store, run, "s")["mixed"].tolist() == [0.5, 1.0]
+
+
 def test_timetable_has_every_change_and_the_names_of_the_first_client(store, run):
     found = series.shifts(store, run, 0, "s")
     assert found[4] == {0: "fog", 1: "snow", 2: "snow"}

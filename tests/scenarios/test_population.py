@@ -115,6 +115,12 @@ def test_digest_is_of_what_phases_can_see():
     assert realise(clean, seed=4).digest == realise(clean, seed=5).digest
 
 
+def test_digest_does_not_depend_on_groups():
+    grouped = realise(replace(plan(), groups={0: "mnist", 9: "svhn"}), seed=4)
+    assert grouped.groups == {0: "mnist", 9: "svhn"}
+    assert grouped.digest == realise(plan(), seed=4).digest
+
+
 def test_seed_changes_what_is_drawn():
     first, second = (realise(plan(), seed).pools[1][0].pixels for seed in (4, 5))
     assert not torch.equal(first, second)

@@ -99,6 +99,9 @@ def test_ttpfl_domains_leaves_one_out(data):
     domain = chosen.dataset.columns["domain"]
     names = chosen.dataset.names["domain"]
     assert {names[d] for s in chosen.streams for d in domain[s.segments[0].rows]} == {"sketch"}
+    assert {chosen.groups[s.client] for s in chosen.streams} == {"sketch"}
+    for client, (train, _) in chosen.source.items():
+        assert {names[d] for d in domain[train.rows]} == {chosen.groups[client]}
     assert sum(map(len, all_rows(chosen))) == 9991
     with pytest.raises(ConfigError, match="unknown domain 'skech'; did you mean 'sketch'"):
         plan("ttpfl-domains", target="skech")
@@ -174,6 +177,15 @@ def test_upfl_without_the_column_says_what_is_possible(data):
     data("cifar10_jpeg.npz")
     with pytest.raises(ConfigError, match="no writer for its images; possible"):
         plan("upfl", data="cifar10", partition="writer")
+
+
+def test_upfl_rotation_groups_clients_by_angle():
+    chosen = plan("upfl-rotation", data="digits")
+    turned = {client: train.shift for client, (train, _) in chosen.source.items()}
+    turned |= {stream.client: stream.segments[0].shift for stream in chosen.streams}
+    assert len(turned) == 50
+    assert chosen.groups == {client: f"{shift.degrees:g}°" for client, shift in turned.items()}
+    assert realise(chosen, 0).groups == chosen.groups
 
 
 def test_upfl_rotation_turns_new_clients_otherwise(data):
@@ -337,6 +349,9 @@ def test_domain_shift_tests_clients_on_their_own_domain_corrupted(data):
     chosen = plan("domain-shift")
     assert len(chosen.source) == 4
     assert [s.name for s in chosen.streams if s.client == 0] == ["original", "corrupted"]
+    domain, names = chosen.dataset.columns["domain"], chosen.dataset.names["domain"]
+    for client, (train, _) in chosen.source.items():
+        assert {names[d] for d in domain[train.rows]} == {chosen.groups[client]}
 
 
 def test_domain_shift_tests_everybody_on_the_domain_left_out(data):

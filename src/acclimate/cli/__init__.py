@@ -15,7 +15,7 @@ import typer
 
 from acclimate.cli.data import data, listed
 from acclimate.cli.printing import Json, print_rows
-from acclimate.errors import AcclimateError, nearest
+from acclimate.errors import AcclimateError, ConfigError, nearest
 from acclimate.version import __version__
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def reproduce(
     no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing; write again what was measured.")] = False,
 ) -> None:
     """Run the experiments of a published table and write them beside the paper's values, piece by piece."""
-    from acclimate.experiment.published import published
+    from acclimate.experiment.published import met, published
     from acclimate.experiment.run import is_finished
 
     paper = published(name)
@@ -201,6 +201,8 @@ def reproduce(
     experiments = paper.experiments()
     for piece in [] if no_run else only or list(paper.pieces):
         if not is_finished(experiments[piece], runs):
+            if unmet := list(paper.unmet(piece, met(experiments[piece]))):  # before hours of work, not after
+                raise ConfigError(unmet, f"the published table '{name}'")
             try:
                 _work(experiments[piece], runs, workers, reuse)
             except KeyboardInterrupt:
@@ -270,7 +272,6 @@ def _picture(words: list[str], seed: int) -> str:
     """A scenario of the catalog, drawn."""
     import yaml
 
-    from acclimate.errors import ConfigError
     from acclimate.experiment.catalog import SCENARIOS
     from acclimate.experiment.schema import check
     from acclimate.scenarios.picture import picture

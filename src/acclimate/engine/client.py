@@ -172,6 +172,7 @@ class Test:
     batch_size: Count | Literal["all"] = 20  # all: one slot with everything, for offline methods
     reset: Literal["never", "batch", "shift"] = "never"  # shift: the adapter is told the boundaries
     sync_every: Count = 1  # slots between exchanges, where there is an aggregator
+    validation: bool = False  # source clients' validation parts are one more stream, unlabelled like every other
 
 
 class Score(NamedTuple):

@@ -1,8 +1,22 @@
-"""Published tables: the paper's values, kept as data, and the experiments that should give them."""
+"""Published tables: the paper's values, kept as data, and the experiments that should give them.
+
+Under `values` a row has, for each piece, what the paper prints: a number, or a number and its spread. Where a run has
+several streams they are named, and `mean` is the paper's average over them; where clients belong to groups (domains,
+angles) a stream may have a value for each, and `mean` is the one over groups:
+
+    BN-Adapt: {hybrid: [50.40, 0.43]}                                 # a run with one stream
+    FedAvg: {cnn: {ind: [65.60, 0.24], mix: 58.88, mean: 58.67}}      # by stream
+    FedAvg: {mnist: {validation: 95.06, test: 94.69}}                 # with test: {validation: true}
+    Tent: {digits: {corrupted: {mnist: [86.13, 0.56], usps: 67.51}}}  # by group in a stream
+    FedTSA: {iid: {fog: 49.55, snow: 63.11, mean: 61.57}}             # with by_shift: true
+
+What is not printed is left out: every stream and group of a run is on the page all the same. Claims are about every
+stream of a run and all its clients, unless they name a `stream` (or `mean`) or a `group`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +29,18 @@ from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.experiment import Experiment
 from acclimate.experiment.reader import read
 from acclimate.experiment.schema import check
+from acclimate.scenarios.population import VALIDATION
 
 FOLDER = Path(__file__).parent / "published"
-MEAN = "mean"  # beside the shifts of a value by shift
+MEAN = "mean"  # over streams, groups or shifts, beside them
+ONLY = ""  # the stream of a run that has no other, where nobody names it
 STRICT = {"extra": "forbid"}  # a misspelt key is an error
 
 Names = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
-Printed = float | tuple[float, float] | dict[str, float]  # a mean; with its s.d.; or by shift
+Value = float | tuple[float, float]  # a mean; with its spread
+Values = Value | dict[str, Value]  # of one stream: for all clients, or by group (by_shift: by shift)
+Printed = Value | dict[str, Values]  # of a run: of its only stream, or by stream
+Met = Mapping[str, Collection[str]]  # stream → the groups, or the shifts, of those who meet it
 
 
 @dataclass(frozen=True)
@@ -41,6 +60,8 @@ class Claim:
     __pydantic_config__ = STRICT
 
     piece: Names = field(default_factory=list)  # none: all of them
+    stream: Names = field(default_factory=list)  # none: every stream of the run; mean: a client's mean over its streams
+    group: Names = field(default_factory=list)  # none: all clients together
     higher: Names = field(default_factory=list)
     lower: Names = field(default_factory=list)
     best: str | None = None
@@ -97,20 +118,61 @@ class Published:
         if self.cross:
             object.__setattr__(self, "rows", {**self.rows, **self.cross.cells()})
 
-    def printed(self, system: str, piece: str) -> Printed | None:
-        """What the paper has for one of our systems, if anything."""
-        return self.values.get(self.rows[system], {}).get(piece)
+    def printed(self, row: str, piece: str) -> dict[str, Values]:
+        """What the paper has for a row and a piece, by stream."""
+        value = self.values.get(row, {}).get(piece)
+        if value is None:
+            return {}
+        if isinstance(value, dict) and (not self.by_shift or any(isinstance(each, dict) for each in value.values())):
+            return value
+        return {ONLY: value}  # type: ignore[dict-item]  # without a mapping inside it is the values of one stream
 
-    def mean(self, system: str, piece: str) -> float | None:
-        """The mean of that, in %."""
-        value = self.printed(system, piece)
-        if isinstance(value, tuple):
-            return value[0]
-        return value.get(MEAN) if isinstance(value, dict) else value
+    def unmet(self, piece: str, met: Met, shifts: Met | None = None) -> Iterator[str]:
+        """Values and claims about streams and groups (by_shift: shifts) that a run of the piece does not have."""
+        for row in self.values:
+            for stream, value in self.printed(row, piece).items():
+                wrong = _not_met(
+                    stream, value, met, shifts if self.by_shift else met, "shift" if self.by_shift else "group"
+                )
+                yield from (f"values.{row}.{piece}: {problem}" for problem in wrong)
+        for number, claim in enumerate(self.claims):
+            if piece in (claim.piece or self.pieces):
+                yield from (f"claims.{number}, piece '{piece}': {problem}" for problem in _nobody(claim, met))
 
     def experiments(self) -> dict[str, Experiment]:
         """What to run for each piece."""
         return {name: read(piece.experiment, piece.set) for name, piece in self.pieces.items()}
+
+
+def columns(streams: Iterable[str]) -> list[str]:
+    """Streams and, if several are tests, their mean; validation parts are no test and do not count in it.
+
+    >>> columns(["label", "feature", "validation"]), columns(["test", "validation"])
+    (['label', 'feature', 'validation', 'mean'], ['test', 'validation'])
+    """
+    found = list(streams)
+    return [*found, MEAN] if len(tests(found)) > 1 else found
+
+
+def tests(streams: Iterable[str]) -> list[str]:
+    """The streams that are no validation."""
+    return [stream for stream in streams if stream != VALIDATION]
+
+
+def met(experiment: Experiment) -> dict[str, set[str]]:
+    """The streams that a run of it will have, with the groups in them, from the plans of its seeds."""
+    scenario = (experiment.test_scenario or experiment.scenario).made
+    found: dict[str, set[str]] = {}
+    for seed in experiment.seeds:
+        plan = scenario.plan(scenario.seed_of(seed))
+        members = [(stream.name, stream.client) for stream in plan.streams]
+        if any(system.test.validation for system in experiment.systems):
+            members += [(VALIDATION, client) for client, (_, held) in plan.source.items() if len(held.rows)]
+        for stream, client in members:
+            found.setdefault(stream, set()).update([plan.groups[client]] if client in plan.groups else [])
+        if not plan.groups:
+            break  # other seeds have the same streams
+    return found
 
 
 def names() -> list[str]:
@@ -159,10 +221,8 @@ def _unknown(paper: Published, systems: Mapping[str, set[str]]) -> Iterator[str]
         if row not in paper.rows.values():
             yield f"values: no system gives the row '{row}'; {nearest(row, paper.rows.values())}"
         yield from (f"values.{row}: {problem}" for problem in _not_pieces(paper, by_piece))
-        wrong = [piece for piece, value in by_piece.items() if isinstance(value, dict) != paper.by_shift]
-        yield from (
-            f"values.{row}.{piece}: a mapping by shift goes with by_shift: true, and only so" for piece in wrong
-        )
+        plain = [piece for piece, value in by_piece.items() if paper.by_shift and not isinstance(value, dict)]
+        yield from (f"values.{row}.{piece}: expected values by shift (by_shift: true); found one" for piece in plain)
     for varied, by_value in paper.sweeps.items():
         yield from (f"sweeps.{varied}: {problem}" for problem in _not_pieces(paper, by_value.values()))
     for number, claim in enumerate(paper.claims):
@@ -178,3 +238,27 @@ def _unknown(paper: Published, systems: Mapping[str, set[str]]) -> Iterator[str]
 
 def _not_pieces(paper: Published, given: Any) -> Iterator[str]:
     return (f"unknown piece '{piece}'; {nearest(piece, paper.pieces)}" for piece in given if piece not in paper.pieces)
+
+
+def _not_met(stream: str, value: Values, met: Met, names: Met | None, kind: str) -> Iterator[str]:
+    """What is wrong with values of a stream; `names` of its groups or shifts, where they are known."""
+    possible = columns(met)
+    if stream == ONLY and len(met) > 1:
+        yield f"say of which stream, as in {{{possible[0]}: 50.0}}; {nearest(stream, possible)}"
+    elif stream not in (ONLY, *possible):
+        yield f"the run has no stream '{stream}'; {nearest(stream, possible)}"
+    elif isinstance(value, dict) and stream == MEAN:
+        yield f"the mean over streams is one value; found {value!r}"
+    elif isinstance(value, dict) and names is not None:
+        there = {MEAN, *names[stream or possible[0]]}
+        yield from (f"the run has no {kind} '{name}'; {nearest(name, there)}" for name in value if name not in there)
+
+
+def _nobody(claim: Claim, met: Met) -> Iterator[str]:
+    """Streams of a claim that the run has not, and groups that nobody in them is of."""
+    possible = columns(met)
+    unknown = [stream for stream in claim.stream if stream not in possible]
+    yield from (f"the run has no stream '{stream}'; {nearest(stream, possible)}" for stream in unknown)
+    chosen = [stream for stream in claim.stream if stream in met] or met
+    groups = {group for stream in chosen for group in met[stream]}
+    yield from (f"nobody is of group '{g}'; {nearest(g, groups)}" for g in claim.group if g not in groups)

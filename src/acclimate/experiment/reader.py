@@ -185,6 +185,10 @@ class _Reader:
             scenario = self.chosen(raw["scenario"], "test.scenario", SCENARIOS)
         values, _, problems = check(Test, {key: value for key, value in raw.items() if key != "scenario"}, "test")
         self.problems += problems
+        if scenario and values.get("validation"):
+            self.problems.append(
+                "test.validation: expected no test.scenario beside it, whose population is another one"
+            )
         return (Test() if problems else Test(**values)), scenario
 
     def seeds(self, raw: Any) -> tuple[int, ...]:
@@ -244,9 +248,9 @@ class _Reader:
         for phase in phases:
             for name in phase.algorithm.made.needs:
                 if name not in exported:
-                    add = ", ".join(_phases_for(name))
+                    who, add = phase.algorithm.name, ", ".join(_phases_for(name))
                     self.problems.append(
-                        f"{path}: phase '{phase.algorithm.name}' needs '{name}', exported by no phase before it; add: {add}"
+                        f"{path}: phase '{who}' needs '{name}', exported by no phase before; add: {add}"
                     )
             exported |= set(phase.exports)
         needed = {name: adapter.name for adapter in adapters for name in ("model", *adapter.made.needs)}

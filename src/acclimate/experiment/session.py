@@ -17,7 +17,7 @@ from acclimate.engine.executor import Executor
 from acclimate.engine.known import Known, Outcome
 from acclimate.engine.roster import roster
 from acclimate.engine.train import at_round, train
-from acclimate.errors import NothingSelected
+from acclimate.errors import ConfigError, NothingSelected
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.cache import phase_path
 from acclimate.experiment.choice import Chosen, flat
@@ -29,7 +29,7 @@ from acclimate.experiment.unseen import unseen
 from acclimate.experiment.versions import versions
 from acclimate.models.blocks import blocks
 from acclimate.models.build import Build
-from acclimate.scenarios.population import Population
+from acclimate.scenarios.population import Population, Stream
 from acclimate.store.database import Store, Unit
 
 TEST = "test"  # the phase of a unit that is no choice among candidates
@@ -61,6 +61,7 @@ class Session:
         if self.experiment.test_scenario is not None:
             tested = unseen(self.experiment.test_scenario.made, scenario, seed)
         self._note_what_is_special(systems, population, tested)
+        self.store.note(self.run, "", seed, "groups", dict(tested.groups))
         work = _Seed(self, seed, title, population, tested)
         try:
             for system in left:
@@ -83,7 +84,10 @@ class Session:
 
     def _note_what_is_special(self, systems: Sequence[System], population: Population, tested: Population) -> None:
         """What a report says of the streams, and of systems with a model or a test of their own."""
-        self.store.note(self.run, "", -1, "streams", list(dict.fromkeys(stream.name for stream in tested.streams)))
+        names = dict.fromkeys(stream.name for stream in tested.streams)
+        if any(system.test.validation for system in systems):
+            names |= dict.fromkeys(stream.name for stream in _validation(population))
+        self.store.note(self.run, "", -1, "streams", list(names))
         self.store.note(self.run, "", -1, "blocks", blocks(self.experiment.model.build(population)(None)))
         for system in systems:
             if texts := system.own(self.experiment):
@@ -206,7 +210,9 @@ class _Seed:
             session.listener.say(f"{self.title}: {what} as measured by {taken}")
             return session.store.accuracy(unit)
         population = self.tested if phase == TEST else self.population
-        streams = population.streams if phase == TEST else population.validation_streams()
+        streams = list(population.streams) if phase == TEST else population.validation_streams()
+        if phase == TEST and system.test.validation:
+            streams += _validation(population)
         members = roster(population, system.test.batch_size, streams)
         total = sum(member.slots or 0 for member in members.members)
         with session.shown(f"{self.title}: testing {what}", total) as step:
@@ -269,6 +275,12 @@ class _Seed:
                 f"system '{system.name}': {what} scores on source clients' validation data, and this scenario has none;"
                 " give its source clients a validation part, or leave the choice to yourself"
             )
+
+
+def _validation(population: Population) -> list[Stream]:
+    if not (streams := population.validation_streams()):
+        raise ConfigError(["test.validation: no source client of this scenario has a validation part; leave it out"])
+    return streams
 
 
 def _label(candidate: Chosen, system: System) -> str:

@@ -5,15 +5,34 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from acclimate.experiment.published import Claim, Published
+from acclimate.experiment.published import MEAN, Claim, Published, tests
 
 ENOUGH = 2.0  # standard errors that a difference must exceed
 ALIKE = 1.0  # points below which two systems are near each other, however sure their difference is
 
 Clients = Mapping[tuple[int, int], float]  # seed, client → accuracy
+
+
+class Scores(NamedTuple):
+    """All clients of a piece that was run."""
+
+    streams: Mapping[str, Mapping[str, Clients]]  # stream → system → clients
+    groups: Mapping[tuple[int, int], str] = {}  # who is in one
+
+    def of(self, stream: str, group: str) -> dict[str, Clients]:
+        """System → clients, of one group if it is named; of several streams their mean on each client."""
+        if stream != MEAN:
+            found = dict(self.streams[stream])
+        else:
+            found = _means([self.streams[each] for each in tests(self.streams)])
+        return {
+            system: {key: value for key, value in clients.items() if group in ("", self.groups.get(key))}
+            for system, clients in found.items()
+        }
 
 
 class Verdict(NamedTuple):
@@ -24,17 +43,44 @@ class Verdict(NamedTuple):
     verdict: str
     difference: float  # in points
     error: float  # its standard error over clients
+    stream: str = ""  # if the run has several
+    group: str = ""  # if the claim is about one
+
+    @property
+    def place(self) -> str:
+        """Where: the piece and, if there are several, which part of it."""
+        return ", ".join(filter(None, (self.piece, self.stream, self.group)))
 
 
-def verdicts(paper: Published, found: Mapping[str, Mapping[str, Clients]]) -> list[Verdict]:
-    """Every claim in every piece that was run; `found`: piece → system → clients."""
+def verdicts(paper: Published, found: Mapping[str, Scores]) -> list[Verdict]:
+    """Every claim in every piece that was run."""
     return [
-        Verdict(piece, text, (_near if claim.near else _above)(*measured), *measured)
+        verdict
         for claim in paper.claims
         for piece in claim.piece or paper.pieces
         if piece in found
-        for text, measured in _compared(paper, claim, found[piece])
+        for verdict in _judged(paper, claim, piece, found[piece])
     ]
+
+
+def _judged(paper: Published, claim: Claim, piece: str, scores: Scores) -> Iterator[Verdict]:
+    for stream, group in itertools.product(claim.stream or scores.streams, claim.group or [""]):
+        systems = scores.of(stream, group)
+        if not all(systems.values()):  # nobody of that group meets this stream, or old results without its clients
+            continue
+        for text, measured in _compared(paper, claim, systems):
+            verdict = (_near if claim.near else _above)(*measured)
+            yield Verdict(piece, text, verdict, *measured, stream if len(scores.streams) > 1 else "", group)
+
+
+def _means(streams: list[Mapping[str, Clients]]) -> dict[str, Clients]:
+    """System → clients, each with the mean over the streams it has."""
+    found: dict[str, dict[tuple[int, int], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for systems in streams:
+        for system, clients in systems.items():
+            for key, value in clients.items():
+                found[system][key].append(value)
+    return {s: {key: statistics.fmean(values) for key, values in by.items()} for s, by in found.items()}
 
 
 def difference(a: Clients, b: Clients) -> tuple[float, float]:

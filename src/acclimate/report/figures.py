@@ -1,4 +1,4 @@
-"""The pictures of runs: accuracy over time, who listened to whom, and ATP's rates by block and kind of module."""
+"""The pictures of runs: accuracy over time and by step, who listened to whom, ATP's rates by block and kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_MARKS = 60  # of changing shifts; more would hide what they explain
 MOST_SHIFTS = 6  # named under a title
 WANTED = (
     "a picture needs streams of more than one slot (a smaller test.batch_size), an aggregator that weighs uploads "
-    "(fedavg, fedamp, pfedgraph, tsa), or the adapter atp, whose rates are drawn"
+    "(fedavg, fedamp, pfedgraph, tsa), an adapter that predicts step by step, or atp, whose rates are drawn"
 )
 
 
@@ -45,6 +45,8 @@ def _one_run(store: Store, run: Run, slot: int | None, seed: int | None, client:
         ending = re.sub(r"[^\w.+-]+", "-", stream) + ".svg"
         if accuracy := _accuracy(store, run, stream, order):
             pictures[f"{known.run}-accuracy-{ending}"] = accuracy
+        if by_step := _by_step(store, run, stream, order):
+            pictures[f"{known.run}-steps-{ending}"] = by_step
         drawn = series.exchanges(store, run, seed, stream)
         if drawn:
             slots = {system: drawn[system] for system in order if system in drawn}
@@ -68,6 +70,15 @@ def _accuracy(store: Store, run: Run, stream: str, order: Sequence[str]) -> str 
         "slot",
         "accuracy in %",
     )
+
+
+def _by_step(store: Store, run: Run, stream: str, order: Sequence[str]) -> str | None:
+    curves = series.accuracy_by_step(store, run, stream)
+    if max((len(values) for values in curves.values()), default=0) < 2:
+        return None
+    notes = [f"{_source(run)}. Over all images, mean over {_some('seed', run['experiment']['seeds'])}."]
+    named = {system: 100 * curves[system] for system in order if system in curves}
+    return charts.lines(f"Accuracy by step, stream {stream}", notes, named, [], "step", "accuracy in %")
 
 
 @dataclass(frozen=True)

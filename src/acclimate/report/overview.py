@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from acclimate.report.claims import Verdict
+
 NAME = "overview"
 CONTRADICTED = "Contradicted (difference of client accuracies in points, ± its standard error):"
 VERDICTS = ("holds", "within noise", "contradicted")
@@ -45,10 +47,10 @@ def _lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
         verdicts = Counter(claim["verdict"].split(":")[0] for claim in table["claims"])
         run = f"{len(table['pieces'])} of {table['of']}"
         rows.append([_link(table), run, *(str(verdicts[verdict]) for verdict in VERDICTS)])
-        for claim in table["claims"]:
-            if claim["verdict"] == "contradicted":
-                measured = f"{claim['difference']:+.2f} ± {claim['error']:.2f}"
-                contradicted.append(f"- `{table['table']}`, {claim['piece']}: {claim['expected']}; {measured}")
+        for claim in (Verdict(**plain) for plain in table["claims"]):
+            if claim.verdict == "contradicted":
+                measured = f"{claim.difference:+.2f} ± {claim.error:.2f}"
+                contradicted.append(f"- `{table['table']}`, {claim.place}: {claim.expected}; {measured}")
     yield from grid(["table", "pieces run", *(f"expectations: {verdict}" for verdict in VERDICTS)], rows)
     if contradicted:
         yield from ["", CONTRADICTED, "", *contradicted]

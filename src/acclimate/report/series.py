@@ -1,4 +1,4 @@
-"""The numbers behind the pictures, from the store: accuracy over time, who listened to whom, ATP's rates."""
+"""The numbers behind the pictures, from the store: accuracy over time and by step, who listened to whom, rates."""
 
 from __future__ import annotations
 
@@ -57,6 +57,26 @@ def accuracy(store: Store, run: Run, stream: str) -> dict[str, Values]:
         system: np.array([slots.get(slot, math.nan) for slot in range(max(slots) + 1)])
         for system, slots in found.items()
     }
+
+
+def accuracy_by_step(store: Store, run: Run, stream: str) -> dict[str, Values]:
+    """The accuracy after each step of adaptation, over all images and the mean over seeds, by system.
+
+    From figures with `correct` (one count for each step) and `count`, which the engine writes where the labels are. A
+    batch that took fewer steps than others stays where it was.
+    """
+    found: dict[str, dict[int, list[tuple[Values, float]]]] = defaultdict(lambda: defaultdict(list))
+    for system, seed, content in store.select(
+        "SELECT system, seed, content FROM figure WHERE run = ? AND stream = ? AND phase = 'test' AND client >= 0 "
+        "ORDER BY system, seed, client, slot",
+        run["id"],
+        stream,
+    ):
+        drawn = trees.load(content)
+        if "correct" in drawn and drawn["count"] > 0:
+            correct = np.asarray(drawn["correct"], dtype=np.float64)
+            found[system][seed].append((correct, float(drawn["count"])))
+    return {system: np.mean([*map(_by_step, _alike(seeds.values()))], axis=0) for system, seeds in found.items()}
 
 
 def shifts(store: Store, run: Run, seed: int, stream: str) -> Shifts:
@@ -205,6 +225,18 @@ def labels(runs: Sequence[Run]) -> list[str]:
     chosen = telling[:1] or keys
     made = [", ".join(f"{key}={one.get(key, 'none')}" for key in chosen) for one in plain]
     return made if len(set(made)) == len(runs) and len(chosen) <= 3 else [run["name"] for run in runs]
+
+
+def _alike(seeds: Iterable[Sequence[tuple[Values, float]]]) -> list[list[tuple[Values, float]]]:
+    """The batches of every seed, all with as many steps as the longest."""
+    every = list(seeds)
+    steps = max(len(correct) for batches in every for correct, _ in batches)
+    return [[(np.pad(c, (0, steps - len(c)), mode="edge"), count) for c, count in batches] for batches in every]
+
+
+def _by_step(batches: Sequence[tuple[Values, float]]) -> Values:
+    total: Values = np.sum([correct for correct, _ in batches], axis=0) / sum(count for _, count in batches)
+    return total
 
 
 def _changes(met: Mapping[int, str]) -> Iterator[int]:

@@ -7,10 +7,11 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from acclimate.experiment.catalog import CALIBRATION
+from acclimate.experiment.published import MEAN
 from acclimate.store.database import Store
 
 
@@ -23,6 +24,7 @@ class Cell:
     balanced_accuracy: list[float]  # the mean over classes
     worst_decile: list[float]  # the mean of the worst ⌈10 %⌉ of clients
     harmed: list[float]  # the share of clients strictly below no adaptation, same model, phases, test and seed
+    groups: dict[str, list[float]] = field(default_factory=dict)  # accuracy in each, and the mean over them; if several
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,12 @@ def client_accuracies(store: Store, run: int, system: str, stream: str) -> dict[
     return dict(found)
 
 
+def client_groups(store: Store, run: int) -> dict[int, dict[int, str]]:
+    """Seed → client → its domain, angle or whatever the scenario groups clients by."""
+    found = store.notes(run, "groups")
+    return {seed: {int(client): name for client, name in of.items()} for (_, seed), of in sorted(found.items())}
+
+
 def shift_accuracies(store: Store, run: int, system: str, stream: str) -> dict[str, list[float]]:
     """Shift → accuracy over everybody's slots under it, per seed; severities of one kind count together."""
     sums: Any = defaultdict(lambda: defaultdict(lambda: [0.0, 0.0]))
@@ -126,6 +134,7 @@ class _Facts:
     classes: dict[tuple[str, int, str], dict[str, tuple[float, float]]]
     # system → metric → (sum, number of slots)
     costs: dict[str, dict[str, tuple[float, int]]]
+    groups: dict[int, dict[int, str]]  # seed → client → name
 
 
 def _facts(store: Store, run: int) -> _Facts:
@@ -153,7 +162,7 @@ def _facts(store: Store, run: int) -> _Facts:
         run,
     ):
         costs[system][metric] = (total, slots)
-    return _Facts(dict(counts), dict(classes), dict(costs))
+    return _Facts(dict(counts), dict(classes), dict(costs), client_groups(store, run))
 
 
 def _line(store: Store, run: dict[str, Any], facts: _Facts, system: str, baseline: str, streams: list[str]) -> Line:
@@ -189,7 +198,21 @@ def _cell(facts: _Facts, system: str, baseline: str, stream: str, seeds: list[in
         plain = {k: c / n for k, (c, n) in facts.counts.get((baseline, seed, stream), {}).items() if n}
         both = [k for k in each if k in plain]
         cell.harmed.append(sum(each[k] < plain[k] for k in both) / len(both) if both else math.nan)
-    return cell
+        for group, value in _grouped(clients, facts.groups.get(seed, {})).items():
+            cell.groups.setdefault(group, []).append(value)
+    several = len(cell.groups) > 2 and len(cell.groups[MEAN]) == len(cell.accuracy)  # one group is everybody
+    return replace(cell, groups=cell.groups if several else {})
+
+
+def _grouped(clients: Mapping[int, tuple[float, float]], groups: Mapping[int, str]) -> dict[str, float]:
+    """The mean over groups and, for each, the accuracy over all images of its clients."""
+    sums: dict[str, list[float]] = {}
+    for client, name in groups.items():
+        if client in clients:
+            correct, count = sums.get(name, (0.0, 0.0))
+            sums[name] = [correct + clients[client][0], count + clients[client][1]]
+    each = {name: correct / count for name, (correct, count) in sorted(sums.items())}
+    return {MEAN: statistics.fmean(each.values()), **each} if each else {}
 
 
 def _phases(store: Store, run: dict[str, Any], baseline: dict[str, str]) -> list[PhaseTraffic]:

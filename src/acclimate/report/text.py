@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from acclimate.report.table import Line, PhaseTraffic, Table, by_remark
+from acclimate.report.table import Line, PhaseTraffic, Table, by_remark, named_seeds
 
 COLUMNS = {"accuracy": "accuracy", "worst_decile": "worst 10 %", "harmed": "harmed"}
 MOST_STREAMS_SIDE_BY_SIDE = 2
@@ -22,6 +22,9 @@ def render(table: Table) -> RenderableType:
         parts: list[RenderableType] = [_grid(table, [(s, m) for s in table.streams for m in COLUMNS], costs=True)]
     else:  # one table per measure, one column per stream
         parts = [_grid(table, [(s, m) for s in table.streams], costs=m == "accuracy") for m in COLUMNS]
+    parts += [
+        _groups(table, stream) for stream in table.streams if any(line.cells[stream].groups for line in table.lines)
+    ]
     return Group(*parts, Text(_legend(table), style="dim"), *[Text(line) for line in _remarks(table)])
 
 
@@ -73,6 +76,19 @@ def _grid(table: Table, columns: list[tuple[str, str]], costs: bool) -> RichTabl
     return grid
 
 
+def _groups(table: Table, stream: str) -> RenderableType:
+    """Accuracy by group of clients, and the mean over groups."""
+    title = "accuracy by group" + (f", stream {stream}" if len(table.streams) > 1 else "")
+    grid = RichTable(title=None, header_style="bold", show_lines=False)
+    grid.add_column("system", no_wrap=True)
+    names = dict.fromkeys(name for line in table.lines for name in line.cells[stream].groups)
+    for name in names:
+        grid.add_column(name, justify="right", no_wrap=True)
+    for line in table.lines:
+        grid.add_row(line.system, *(_cell(line.cells[stream].groups.get(name, []), "accuracy") for name in names))
+    return Group(Text(title), grid)  # beside the grid: a title of its own would be as narrow as it
+
+
 def _cell(values: list[float], measure: str) -> str:
     if not values or math.isnan(values[0]):
         return "–"
@@ -89,9 +105,9 @@ def _costs(line: Line) -> list[str]:
 
 
 def _legend(table: Table) -> str:
-    seeds = f"seeds {', '.join(map(str, table.seeds))}"
+    seeds = f"{'mean ± s.d. over ' if len(table.seeds) > 1 else ''}{named_seeds(table.seeds)}"
     return (
-        f"accuracy in %, over all test images, mean ± s.d. over {seeds}; worst 10 %: the worst tenth of the clients; "
+        f"accuracy in %, over all test images, {seeds}; worst 10 %: the worst tenth of the clients; "
         "harmed: clients below no adaptation; bytes/slot: up and down per client; sent once: model and knowledge"
     )
 

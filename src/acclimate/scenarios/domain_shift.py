@@ -71,7 +71,8 @@ class DomainShift(Scenario):
                     streams.append(StreamPlan(client, "original", [Holding(tests[k])]))
                     streams.append(StreamPlan(client, "corrupted", [Holding(tests[k], any_common(self.severity))]))
         remarks = ["computer fonts (font-digits) stand in for SynthDigits"] if "font-digits" in names else []
-        return Plan(dataset, source, streams, remarks=remarks)
+        domains = {client: names[client // each] for client in source}
+        return Plan(dataset, source, streams, remarks=remarks, groups=domains)
 
     def _halves(
         self, dataset: Dataset, name: str, rows: Rows, groups: NDArray[np.int64], rng: np.random.Generator

@@ -25,6 +25,7 @@ from acclimate.examples import Examples, Images, Unlabelled
 from acclimate.scenarios.availability import ALWAYS, Availability
 
 CLEAN = Clean()
+VALIDATION = "validation"  # the stream of source clients' validation parts
 
 
 class Holding(NamedTuple):
@@ -59,6 +60,7 @@ class Plan:
     streams: Sequence[StreamPlan]
     public: Holding | None = None  # unlabelled images that everybody has
     remarks: Sequence[str] = ()  # what a reader of results must know of how it came out
+    groups: Mapping[int, str] = field(default_factory=dict)  # client → its domain, angle, ...: for reports only
 
 
 class Held(NamedTuple):
@@ -115,6 +117,7 @@ class Population:
     digest: str = ""  # of all that phases can see: what was trained on equal digests can be shared
     availability: Availability = ALWAYS  # of test clients; nothing is trained differently for it
     remarks: Sequence[str] = ()
+    groups: Mapping[int, str] = field(default_factory=dict)  # of the plan; no part of the digest
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -135,7 +138,7 @@ class Population:
     def validation_streams(self) -> list[Stream]:
         """The source clients' validation parts as streams: what choices may be made on."""
         return [
-            Stream(client, "validation", (("source", held),))
+            Stream(client, VALIDATION, (("source", held),))
             for client, (_, held) in self.source.items()
             if len(held.rows)
         ]
@@ -205,6 +208,7 @@ def realise(plan: Plan, seed: int) -> Population:
         public=None if plan.public is None else held(plan.public),
         digest=_digest(plan, seed),
         remarks=plan.remarks,
+        groups=plan.groups,
     )
 
 

@@ -92,17 +92,18 @@ class TTPFLDomains(Scenario):
                 [f"target: unknown domain '{self.target}'; {nearest(self.target, names)}"], "ttpfl-domains"
             )
         each = self.per_domain or (10 if digits else 7)
-        source, streams, client = {}, [], 0
+        source, streams, groups = {}, [], dict[int, str]()
         for domain, rows in partition.by_column(dataset.columns["domain"], np.arange(len(dataset.labels))).items():
             pool = rng.permutation(rows)[: self.most if digits else None]
             available = np.bincount(dataset.labels[pool], minlength=dataset.classes)
             weights = partition.step_counts(each, dataset.classes, self.ratio, 1, self.step)
             counts = partition.proportional(weights, available.tolist())
             for part in partition.draw(dataset.labels, pool, counts, rng):
+                client = len(groups)
+                groups[client] = names[domain]
                 if names[domain] == self.target:
                     streams.append(StreamPlan(client, "test", [Holding(part)]))
                 else:
                     train, check = partition.cut(part, self.validation)
                     source[client] = (Holding(train), Holding(check))
-                client += 1
-        return Plan(dataset, source, streams)
+        return Plan(dataset, source, streams, groups=groups)

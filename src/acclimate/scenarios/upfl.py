@@ -119,7 +119,7 @@ class UPFLRotation(Scenario):
     def plan(self, seed: int) -> Plan:
         dataset, rng = sources.load(self.data), np.random.default_rng([seed, 5])
         pool = rng.permutation(len(dataset.labels))[: self.clients * self.per_client]
-        source, streams = {}, []
+        source, streams, groups = {}, [], {}
         for client, rows in enumerate(partition.iid(pool, self.clients, rng)):
             if client < self.clients // 2:
                 turn = Rotation(float(rng.choice(self.angles)))
@@ -128,4 +128,5 @@ class UPFLRotation(Scenario):
             else:
                 turn = Rotation(float(rng.choice(self.test_angles)))
                 streams.append(StreamPlan(client, "test", [Holding(rows, turn)]))
-        return Plan(dataset, source, streams)
+            groups[client] = f"{turn.degrees:g}°"
+        return Plan(dataset, source, streams, groups=groups)

@@ -1,0 +1,262 @@
+"""A published table beside ours, in words and Markdown: a section of docs/reproduction.md."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from acclimate.experiment.published import MEAN, ONLY, Cross, Published, Value, Values
+from acclimate.report.claims import Verdict
+from acclimate.report.measured import Part, mean_of
+from acclimate.report.overview import grid, heading
+from acclimate.report.table import PhaseTraffic, by_remark, named_seeds
+from acclimate.report.text import traffic
+
+CLAIMS = (
+    "What the paper, or the method where no paper has tried it, leads one to expect, checked on paired differences of "
+    "client accuracies (mean ± standard error over clients, in points; within two standard errors a difference is "
+    "noise):"
+)
+NOTHING = "–"
+RATES, SWEPT = "rates.svg", "by-"  # pictures of all pieces together
+
+
+def section(paper: Published, parts: Sequence[Part], verdicts: Sequence[Verdict], pictures: Sequence[str]) -> list[str]:
+    """Everything about a table; `pictures` are the names of files."""
+    of_all = (f"{paper.name}-{RATES}", f"{paper.name}-{SWEPT}")
+    missing = [piece for piece in paper.pieces if piece not in {part.piece for part in parts}]
+    remarks = [
+        f"{part.piece}, {line}"
+        for part in parts
+        for line in by_remark({name: system["remarks"] for name, system in part.found["systems"].items()})
+    ]
+    return [
+        f"<!-- {paper.name} -->",
+        f"## {heading(paper.title, paper.name)}",
+        "",
+        f"Source: {paper.source}.",
+        "",
+        *(_overview(paper, parts) if len(paper.pieces) > 1 else []),
+        *(text for part in parts for text in _piece(part, pictures)),
+        *([f"Not run yet: {', '.join(missing)}.", ""] if missing else []),
+        *_shown([name for name in pictures if name.startswith(of_all)]),
+        *_claims(verdicts),
+        *_listed("Discussion", paper.discussion),
+        *_listed("Remarks", remarks),
+        *_listed("Deviations", paper.deviations),
+        f"<!-- /{paper.name} -->",
+        "",
+    ]
+
+
+def plain(piece: str) -> str:
+    """A piece as part of a file's name."""
+    return re.sub(r"[^\w.]+", "-", piece)
+
+
+def shared_seeds(parts: Sequence[Part]) -> list[int]:
+    """Those of all pieces: one seed more at one value of what is varied would look like an effect of that value."""
+    return sorted(set[int].intersection(*(set(part.seeds) for part in parts))) if parts else []
+
+
+def _overview(paper: Published, parts: Sequence[Part]) -> list[str]:
+    """Methods x pieces; a piece with several streams has a column for each."""
+    caption, by_piece = _caption(paper), {part.piece: part for part in parts}
+    seeds, shared = {part.piece: part.seeds for part in parts}, shared_seeds(parts)
+    if paper.sweeps and shared and any(each != shared for each in seeds.values()):
+        seeds = dict.fromkeys(seeds, shared)
+        caption = f"{caption.removesuffix(':')}, {named_seeds(shared)} of all pieces:"
+    columns = {piece: _columns(paper, piece, by_piece.get(piece)) for piece in paper.pieces}
+    rows = []
+    for system, row in paper.rows.items():
+        cells = [row]
+        for piece, streams in columns.items():
+            part = by_piece.get(piece)
+            for stream in streams:
+                if part and system in part.systems:
+                    theirs, ours = part.paper_mean(system, stream), part.accuracy(system, stream, seeds[piece])
+                    cells.append(_beside(paper, theirs, ours))
+                else:
+                    printed = paper.printed(row, piece)
+                    cells.append(_beside(paper, mean_of(printed.get(stream, printed.get(ONLY))), None))
+        rows.append(cells)
+    head = [
+        f"{piece}, {stream}" if len(streams) > 1 else piece for piece, streams in columns.items() for stream in streams
+    ]
+    return [caption, "", *grid(["method", *head], rows), ""]
+
+
+def _columns(paper: Published, piece: str, part: Part | None) -> list[str]:
+    """The streams of a piece; of one that was not run, those that the paper names."""
+    if part:
+        return part.columns
+    return list(dict.fromkeys(stream for row in paper.values for stream in paper.printed(row, piece))) or [ONLY]
+
+
+def _piece(part: Part, pictures: Sequence[str]) -> list[str]:
+    paper, several = part.paper, len(part.streams) > 1
+    command = f"`acclimate reproduce {paper.name} --only {_quoted(part.piece)}`"
+    tables = []
+    for stream in part.streams:
+        title = f", stream {stream}" if several else ""
+        tables += _crossed(part, stream, paper.cross, title) if paper.cross else []
+        tables += [f"Stream {stream}:", ""] if several and not paper.by_shift else []
+        tables += _by_shift(part, stream, title) if paper.by_shift else _detail(part, stream)
+        tables += ["", *_by_group(part, stream, title)]
+    return [
+        f"### {part.piece}",
+        "",
+        f"{command}, {named_seeds(part.seeds)}; {_made(part.found)}.",
+        "",
+        *(_by_stream(part) if several else []),
+        *tables,
+        *(f"- {traffic(PhaseTraffic(**phase))}" for phase in part.found["phases"]),
+        "",
+        *_shown([name for name in pictures if name.startswith(f"{paper.name}-{plain(part.piece)}-")]),
+    ]
+
+
+def _by_stream(part: Part) -> list[str]:
+    rows = [
+        [
+            part.paper.rows[system],
+            *(
+                _beside(part.paper, part.paper_mean(system, stream), part.accuracy(system, stream, part.seeds))
+                for stream in part.columns
+            ),
+        ]
+        for system in part.systems
+    ]
+    of = "by stream, means over groups:" if part.by_group else "by stream:"
+    return [f"{_caption(part.paper).removesuffix(':')}, {of}", "", *grid(["method", *part.columns], rows), ""]
+
+
+def _crossed(part: Part, stream: str, cross: Cross, title: str) -> list[str]:
+    rows = [
+        [
+            row,
+            *(
+                f"{part.accuracy(f'{aggregator}+{adapter}', stream, part.seeds):.2f}"
+                for aggregator in cross.aggregators
+            ),
+        ]
+        for adapter, row in cross.adapters.items()
+    ]
+    return [f"Ours, adapters x aggregators{title}:", "", *grid(["adapter", *cross.aggregators.values()], rows), ""]
+
+
+def _detail(part: Part, stream: str) -> list[str]:
+    theirs = {s: None if isinstance(value := part.printed(s, stream), dict) else value for s in part.systems}
+    printed = any(value is not None for value in theirs.values())
+    rows = []
+    for system, value in theirs.items():
+        cell, paper = part.cell(system, stream), mean_of(value)
+        ours = _percent(cell["accuracy"])
+        gap = NOTHING if paper is None else f"{100 * statistics.fmean(cell['accuracy']) - paper:+.2f}"
+        rows.append(
+            [
+                part.paper.rows[system],
+                *([_printed(value), ours, gap] if printed else [ours]),
+                *(f"{100 * statistics.fmean(cell[key]):.2f}" for key in ("balanced_accuracy", "worst_decile")),
+                f"{100 * statistics.fmean(cell['harmed']):.0f} %",
+            ]
+        )
+    beside = ["paper", "ours", "gap"] if printed else ["ours"]
+    return grid(["method", *beside, "class-balanced", "worst 10 %", "harmed"], rows)
+
+
+def _by_shift(part: Part, stream: str, title: str) -> list[str]:
+    ours = {system: part.shifts(system, stream) for system in part.systems}
+    rows = []
+    for system, by_shift in ours.items():
+        theirs = _mapping(part.printed(system, stream))
+        cells = [_beside(part.paper, mean_of(theirs.get(s)), _mean(by_shift.get(s))) for s in _names(ours)]
+        rows.append([part.paper.rows[system], *cells])
+    return [f"{_caption(part.paper).removesuffix(':')}{title}:", "", *grid(["method", *_names(ours)], rows)]
+
+
+def _by_group(part: Part, stream: str, title: str) -> list[str]:
+    ours = {system: part.groups(system, stream) for system in part.systems}
+    if not any(ours.values()):
+        return []
+    theirs = {} if part.paper.by_shift else {s: _mapping(part.printed(s, stream)) for s in part.systems}
+    rows = []
+    for system, by_group in ours.items():
+        cells = []
+        for group in _names(ours):
+            measured = _percent(by_group[group]) if group in by_group else NOTHING
+            value = theirs.get(system, {}).get(group)
+            if value is None and group == MEAN:
+                value = part.paper_mean(system, stream)
+            cells.append(f"{_printed(value)} / {measured}" if any(theirs.values()) else measured)
+        rows.append([part.paper.rows[system], *cells])
+    caption = "Paper / ours" if any(theirs.values()) else "Ours"
+    return [f"{caption}, by group{title}:", "", *grid(["method", *_names(ours)], rows), ""]
+
+
+def _claims(verdicts: Sequence[Verdict]) -> list[str]:
+    if not verdicts:
+        return []
+    rows = [[v.place, v.expected, v.verdict, f"{v.difference:+.2f} ± {v.error:.2f}"] for v in verdicts]
+    return [CLAIMS, "", *grid(["piece", "expected", "verdict", "difference"], rows), ""]
+
+
+def _made(run: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+    return f"run `{run['name']}`, {_duration(run)}, phases and tests that were there already not counted; {versions}"
+
+
+def _duration(run: dict[str, Any]) -> str:
+    started, finished = (datetime.fromisoformat(run[key]) for key in ("started", "finished"))
+    worked = run.get("worked")
+    if worked is None:  # earlier code did not count the work of a sitting
+        return f"{(finished - started).total_seconds() / 60:.1f} minutes from start to end, pauses included"
+    return f"{worked / 60:.1f} minutes of work"
+
+
+def _shown(names: Sequence[str]) -> list[str]:
+    return [line for name in names for line in (f"![{name.removesuffix('.svg')}](figures/{name})", "")]
+
+
+def _listed(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"{title}:", "", *(f"- {line}" for line in lines), ""] if lines else []
+
+
+def _quoted(piece: str) -> str:
+    return f'"{piece}"' if " " in piece else piece
+
+
+def _names(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for each in found.values() for name in each))
+
+
+def _mapping(value: Values | None) -> dict[str, Value]:
+    return value if isinstance(value, dict) else {}
+
+
+def _percent(accuracies: Sequence[float]) -> str:
+    spread = f" ± {100 * statistics.stdev(accuracies):.2f}" if len(accuracies) > 1 else ""
+    return f"{100 * statistics.fmean(accuracies):.2f}{spread}"
+
+
+def _printed(value: Value | None) -> str:
+    return f"{value[0]:.2f} ± {value[1]:.2f}" if isinstance(value, tuple) else _number(value)
+
+
+def _caption(paper: Published) -> str:
+    return "Paper / ours:" if paper.values else "Ours:"
+
+
+def _beside(paper: Published, theirs: float | None, ours: float | None) -> str:
+    return f"{_number(theirs)} / {_number(ours)}" if paper.values else _number(ours)
+
+
+def _mean(accuracies: Sequence[float] | None) -> float | None:
+    return 100 * statistics.fmean(accuracies) if accuracies else None
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f}"
