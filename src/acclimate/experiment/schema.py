@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
+from acclimate.contracts import Adapter
 from acclimate.errors import nearest
 from acclimate.experiment.catalog import NESTED, Entry
 
@@ -33,7 +34,7 @@ class Nested:
 def options_of(target: Callable[..., Any]) -> type[BaseModel]:
     """A pydantic model with one field per option; one that is a method may be anything, and carries a `Nested`."""
     # What an adapter's constructor takes besides options; what an instance needs is the business of its recipe.
-    knowledge = set(getattr(target, "needs", ()))
+    knowledge = set(target.needs) if inspect.isclass(target) and issubclass(target, Adapter) else set()
     # A dataclass may inherit fields of other modules, whose names only the class as a whole can resolve.
     plain_class = inspect.isclass(target) and not dataclasses.is_dataclass(target)
     hints = typing.get_type_hints(target.__init__ if plain_class else target, include_extras=True)

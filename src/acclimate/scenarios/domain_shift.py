@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ class DomainShift(Scenario):
     photograph or font, and equal images, are never on both sides. With `clients_per_domain` the same images are dealt
     to more clients. Computer fonts stand in for SynthDigits (`synth-digits`) unless `domains` says otherwise.
     """  # noqa: D205
+
+    revision: ClassVar[int] = 1
 
     data: Literal["digits-5", "office-caltech10", "pacs"] = "office-caltech10"
     shift: Literal["covariate", "domain"] = "covariate"
