@@ -11,13 +11,16 @@ import pytest
 
 EXPERIMENT = """
 name: killed
-scenario: {name: twofold, size: 18, source_clients: 4, per_source: 40, test_clients: 4, major: 12, minor: 1, new: false}
+scenario:
+  {name: twofold, size: 18, source_clients: 4, per_source: 40, test_clients: 4, major: 12, minor: 1, new: false,
+   availability: {probability: 0.8, burst: 2, late: 0.1}}
 model: shallow-cnn
 phases: [{name: scaffold, rounds: 30, cohort: 3, local: {lr: 0.05}}]
 systems:
   - {name: bbse, phases: [{name: bbse, rounds: 60, cohort: 2}], adapter: bbse}
   - {name: tent, adapter: {name: tent, lr: 0.01}}
   - fedamp+tent
+  - {name: seldom, adapter: tent, aggregator: tsa, test: {sync_every: 3}}
 test: {batch_size: 2}
 seeds: [0]
 """
@@ -99,7 +102,7 @@ def wait(process, reached, seconds=120):
         time.sleep(0.002)
 
 
-def test_killed_ten_times_an_experiment_ends_in_the_same_results(folders):
+def test_killed_twelve_times_an_experiment_ends_in_the_same_results(folders):
     undisturbed, killed = folders
     process = start(undisturbed, workers=1)
     assert process.wait(300) == 0, process.stderr.read().decode()
@@ -109,6 +112,7 @@ def test_killed_ten_times_an_experiment_ends_in_the_same_results(folders):
     places += [("calibration", lambda n=n: rounds(killed, training=False) >= n) for n in (10, 35)]
     places += [("bbse", lambda: slots(killed, "bbse") >= 5), ("tent", lambda: slots(killed, "tent") >= 20)]
     places += [("fedamp", lambda n=n: slots(killed, "fedamp+tent") >= n) for n in (3, 50)]
+    places += [("seldom", lambda n=n: slots(killed, "seldom") >= n) for n in (3, 50)]
     for number, (_, reached) in enumerate(places):
         process = start(killed, workers=1 + number % 2)
         wait(process, reached)

@@ -87,8 +87,8 @@ def test_problems_come_all_at_once_with_path_found_and_possible():
         "test.rest: unknown key; did you mean 'reset'? Possible: batch_size, reset, sync_every, validation",
         "seeds: expected different numbers of at least 0, such as [0, 1, 2]; found [0, 0]",
         "phases.0.local.lr: expected a number greater than 0; found -1",
-        "phases.0.local.epoch: unknown key; did you mean 'epochs'? Possible: batch_size, epochs, lr, momentum, "
-        "weight_decay",
+        "phases.0.local.epoch: unknown key; did you mean 'epochs'? Possible: batch_size, clip, decay, "
+        "decay_every, epochs, lr, momentum, steps, weight_decay",
         "phases.0.rounds: expected a valid integer; found 'ten'",
         f"systems.0: unknown system 'tentt'; did you mean 'tent'? Possible: {', '.join(sorted({*SYSTEMS, *ADAPTERS}))} "
         "(or aggregator+adapter)",

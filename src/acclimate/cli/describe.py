@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import yaml
 
 from acclimate.experiment.catalog import Entry
-from acclimate.experiment.choice import default_options
+from acclimate.experiment.choice import choose, default_options
 from acclimate.experiment.schema import Nested, options_of
 
 
@@ -31,8 +31,7 @@ def describe(name: str, room: str, entry: Entry) -> dict[str, Any]:
     }
     about = [inspect.getdoc(sys.modules[target.__module__]) or "", inspect.getdoc(target) or ""]
     lines = [f"{name} ({room})", "", *about, "", f"in {target.__module__}"]
-    if getattr(target, "needs", ()):
-        lines.append(f"needs: {', '.join(target.needs)}")
+    lines += _knowledge(name, entry)
     if options:
         width = max(map(len, options))
         lines += ["", "options:"]
@@ -42,6 +41,16 @@ def describe(name: str, room: str, entry: Entry) -> dict[str, Any]:
     if entry.grid:
         lines.append(f"tune: true tries {dict(entry.grid)}")
     return {"name": name, "room": room, "paper": entry.paper, "options": options, "text": "\n".join(lines)}
+
+
+def _knowledge(name: str, entry: Entry) -> list[str]:
+    """What a method needs and what it exports, as it is without options."""
+    chosen, _ = choose(name, name, {name: entry})
+    made = chosen and chosen.made
+    said = {word: list(getattr(made, word, ())) for word in ("needs", "exports")}
+    own = getattr(made, "personal", ())
+    said["exports"] = [f"{export} (each client its own)" if export in own else export for export in said["exports"]]
+    return [f"{word}: {', '.join(names)}" for word, names in said.items() if names]
 
 
 def _type(annotation: Any, limits: Iterable[Any] = ()) -> str:

@@ -42,13 +42,15 @@ class Line:
 
 @dataclass(frozen=True)
 class PhaseTraffic:
-    """What a phase sends, in bytes per taking-part client and round."""
+    """What a phase sends, in bytes per taking-part client and round, and how many replies it could not use."""
 
     name: str
     rounds: int
     down: float
     up: float
     before: int  # the model, sent once before a calibration; of training 0
+    replies: int = 0  # of all clients, rounds and seeds
+    left_out: int = 0  # of these, not finite or never arrived
 
     @property
     def total(self) -> float:
@@ -218,11 +220,12 @@ def _grouped(clients: Mapping[int, tuple[float, float]], groups: Mapping[int, st
 def _phases(store: Store, run: dict[str, Any], baseline: dict[str, str]) -> list[PhaseTraffic]:
     """The phases in their order; those that differ in nothing but the seed are one."""
     sent = {system: value for (system, _), value in store.notes(run["id"], "knowledge_bytes").items()}
-    found: dict[tuple[int, PhaseTraffic], None] = {}
-    for label, rounds, down, up in store.select(
+    found: dict[tuple[int, PhaseTraffic], tuple[int, int]] = {}
+    for label, rounds, down, up, replies, left_out in store.select(
         "SELECT phase, count(DISTINCT round), avg(CASE metric WHEN 'bytes_down' THEN value END), "
-        "avg(CASE metric WHEN 'bytes_up' THEN value END) FROM row WHERE run = ? AND system = '' "
-        "AND metric IN ('bytes_down', 'bytes_up') GROUP BY seed, phase",
+        "avg(CASE metric WHEN 'bytes_up' THEN value END), sum(metric IN ('bytes_up', 'lost')), "
+        "sum(metric IN ('left_out', 'lost')) FROM row WHERE run = ? AND system = '' "
+        "AND metric IN ('bytes_down', 'bytes_up', 'left_out', 'lost') GROUP BY seed, phase",
         run["id"],
     ):
         position, _, name = label.partition("#")[0].partition(":")
@@ -232,8 +235,11 @@ def _phases(store: Store, run: dict[str, Any], baseline: dict[str, str]) -> list
             if len(system["phases"]) > int(position) and system["phases"][int(position)]["name"] == name
         ]
         before = max(models, default=0) if name in CALIBRATION else 0
-        found[int(position), PhaseTraffic(name, rounds, down, up, before)] = None
-    return [phase for _, phase in sorted(found, key=lambda item: item[0])]
+        key = (int(position), PhaseTraffic(name, rounds, down, up, before))
+        others = found.get(key, (0, 0))
+        found[key] = (others[0] + replies, others[1] + left_out)
+    ordered = sorted(found.items(), key=lambda item: item[0][0])
+    return [replace(phase, replies=replies, left_out=left_out) for (_, phase), (replies, left_out) in ordered]
 
 
 def _order(store: Store, run: dict[str, Any], found: set[str]) -> list[str]:

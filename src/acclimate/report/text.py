@@ -41,11 +41,11 @@ def traffic(phase: PhaseTraffic) -> str:
     """What a phase sends, in words."""
     rounds = f"{phase.rounds} round{'s' if phase.rounds > 1 else ''}"
     each = f"{phase.name}: {rounds}, {size(phase.down)} down and {size(phase.up)} up per client and round"
-    if not phase.before:
-        return each
-    return (
-        f"{each}, after the model ({size(phase.before)}) once: {size(phase.total)} in all for a client of every round"
-    )
+    if phase.before:
+        each += f", after the model ({size(phase.before)}) once: {size(phase.total)} in all for a client of every round"
+    if phase.left_out:
+        each += f"; {phase.left_out} of {phase.replies} replies were not finite or never came, and were left out"
+    return each
 
 
 def size(count: float) -> str:
