@@ -46,7 +46,7 @@ def test_memo_on_one_copy_of_a_one_block_model_is_one_entropy_step():
     net, x = toys.logistic(), torch.tensor([1.5]).view(1, 1, 1, 1)
     params.load(net, {"1.weight": torch.tensor([[0.7], [0.0]])})
     memo = after_step(net, x[0], x, lr=0.3)
-    torch.testing.assert_close(memo.unsqueeze(0), Surgical(net, block="1", lr=0.3)(x))
+    torch.testing.assert_close(memo.unsqueeze(0), Surgical(net, block="1", rate=0.3)(x))
 
 
 def test_memo_keeps_images_apart_and_carries_nothing_over():

@@ -59,7 +59,7 @@ CALIBRATION = {
     ),
     "surgical": Entry(
         "acclimate.calibration.surgical:Surgical",
-        "the block whose adaptation helps most on source validation data",
+        "the block and the rate whose step helps most on source validation data",
         "Lee et al., ICLR 2023",
     ),
 }
@@ -117,9 +117,8 @@ ADAPTERS = {
     ),
     "surgical": Entry(
         "acclimate.adapters.surgical:Surgical",
-        "one entropy step on the block chosen on source data",
+        "one entropy step on the block, at the rate, chosen on source data",
         "Lee et al., ICLR 2023",
-        grid={"lr": [1e-3, 1e-2, 1e-1]},
     ),
     "tta-grad": Entry(
         "acclimate.adapters.tta_grad:TTAGrad",
