@@ -76,6 +76,7 @@ def test_fedavgm_takes_positive_weights_below_zero():
 def test_fedavgm_knows_the_label_distributions_that_adapters_share(adapter):
     target, known = ADAPTERS[adapter].load(), battery.calibrated().of(None)
     made = target(battery.build()(), **{need: known[need] for need in target.needs})
+    made.adapt(torch.rand(5, 1, 18, 18))
     assert set(made.shared()) == {PROBABILITIES}
 
 

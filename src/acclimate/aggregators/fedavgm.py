@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from acclimate.aggregators.mixing import mean
+from acclimate.aggregators.mixing import mean, origin
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.options import Decay, Positive
 from acclimate.params import Params
@@ -37,8 +37,7 @@ class FedAvgM(Aggregator[State]):
     lr: Positive = 1.0  # of the server
 
     def init(self, start: Sequence[Upload]) -> State:
-        w = mean([upload.params for upload in start], [1.0] * len(start))
-        return State(w, {})
+        return State(origin(start), {})
 
     def mix(self, state: State, uploads: Sequence[Upload], slot: int) -> Mix:
         if not uploads:
