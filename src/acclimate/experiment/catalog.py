@@ -107,7 +107,7 @@ ADAPTERS = {
         "acclimate.adapters.memo:MEMO",
         "one step per image towards agreement of its augmented copies",
         "Zhang et al., NeurIPS 2022",
-        grid={"lr": [5e-4, 5e-3, 5e-2]},
+        grid={"lr": [1e-3, 5e-3, 2e-2, 1e-1]},
     ),
     "eata": Entry(
         "acclimate.adapters.eata:EATA",
