@@ -2,11 +2,12 @@
 
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Ge, Gt, Interval, MinLen
 
 Count = Annotated[int, Ge(1)]
 Whole = Annotated[int, Ge(0)]
 Positive = Annotated[float, Gt(0)]
+Rates = Annotated[tuple[Positive, ...], MinLen(1)]  # to choose from
 NonNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Interval(ge=0, le=1)]
 PositiveShare = Annotated[float, Interval(gt=0, le=1)]

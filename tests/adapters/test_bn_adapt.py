@@ -74,6 +74,15 @@ def test_bn_adapt_counts_the_images_of_the_batch_at_hand():
     assert adapter.moving()["1.running_mean"].item() == pytest.approx(2 / 3, abs=1e-6)
 
 
+def test_bn_adapt_weighs_a_short_batch_as_told():
+    """N = 2 against 4 images, of which two came: their mean 1 weighs ⅔; a whole batch does not change by the option."""
+    adapter = BNAdapt(toys.normed(), prior=2.0, batch=4)
+    adapter(BATCH)
+    assert adapter.moving()["1.running_mean"].item() == pytest.approx(2 / 3, abs=1e-6)
+    whole = BATCH.repeat(2, 1, 1, 1)
+    assert torch.equal(adapter(whole), BNAdapt(toys.normed(), prior=2.0)(whole))
+
+
 def test_bn_adapt_of_one_image_stays_finite():
     logits = BNAdapt(toys.normed(), prior=0.0)(BATCH[:1])
     assert logits.isfinite().all()

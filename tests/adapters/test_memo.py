@@ -1,11 +1,12 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import toys
 from acclimate import params, trees
-from acclimate.adapters.memo import MEMO, after_step, crops, marginal_entropy
+from acclimate.adapters.memo import MEMO, after_step, crops, marginal_entropy, mirrored
 from acclimate.adapters.none import NoAdaptation
 from acclimate.adapters.surgical import Surgical
 from acclimate.models.build import Build
@@ -45,7 +46,7 @@ def test_memo_on_one_copy_of_a_one_block_model_is_one_entropy_step():
     net, x = toys.logistic(), torch.tensor([1.5]).view(1, 1, 1, 1)
     params.load(net, {"1.weight": torch.tensor([[0.7], [0.0]])})
     memo = after_step(net, x[0], x, lr=0.3)
-    torch.testing.assert_close(memo.unsqueeze(0), Surgical(net, block="1", lr=0.3)(x))
+    torch.testing.assert_close(memo.unsqueeze(0), Surgical(net, block="1", rate=0.3)(x))
 
 
 def test_memo_keeps_images_apart_and_carries_nothing_over():
@@ -70,13 +71,35 @@ def test_memo_draws_follow_the_seed_of_the_default_generator():
     assert torch.equal(adapter(x), first)
 
 
-def test_memo_crops_are_windows_of_the_padded_image():
+def test_memo_mirrors_as_numpy_calls_symmetric():
+    """Also where the margin is wider than the image, which then comes and goes."""
+    image = np.arange(12.0).reshape(1, 3, 4)
+    for margin in (1, 3, 4, 11):
+        expected = np.pad(image, [(0, 0), (margin, margin), (margin, margin)], mode="symmetric")
+        assert torch.equal(mirrored(torch.from_numpy(image), margin), torch.from_numpy(expected))
+
+
+def test_memo_crops_show_the_image_mirrored_unless_told_black():
+    """A white image has no edges in a mirror: all copies are the image; in black they are not, and the step differs."""
+    net, white = BUILD(None), torch.ones(1, 1, 8, 8)
+    adapters = [MEMO(net, lr=0.5, copies=4), MEMO(net, lr=0.5, copies=4, padding="black")]
+    logits = []
+    for adapter in adapters:
+        torch.manual_seed(1)
+        logits.append(adapter(white)[0])
+    alone = after_step(net, white[0], white.expand(4, -1, -1, -1), lr=0.5)
+    torch.testing.assert_close(logits[0], alone)
+    assert not torch.allclose(logits[1], alone, atol=1e-4)
+
+
+@pytest.mark.parametrize("pad", [mirrored, lambda image, margin: torch.nn.functional.pad(image, [margin] * 4)])
+def test_memo_crops_are_windows_of_the_padded_image(pad):
     torch.manual_seed(0)
     image = torch.arange(1.0, 13.0).view(1, 3, 4)
-    padded = torch.nn.functional.pad(image, [2] * 4)
+    padded = pad(image, 2)
     windows = [padded[:, i : i + 3, j : j + 4] for i in range(5) for j in range(5)]
     mirrored = [window.flip(2) for window in windows]
-    plain, both = crops(image, 400, 2, False), crops(image, 800, 2, True)
+    plain, both = (crops(padded, image.shape, number, flip) for number, flip in ((400, False), (800, True)))
     assert plain.shape == (400, 1, 3, 4)
     for copies, possible in ((plain, windows), (both, windows + mirrored)):
         seen = [any(torch.equal(copy, window) for copy in copies) for window in possible]

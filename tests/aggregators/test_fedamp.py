@@ -28,28 +28,28 @@ def test_fedamp_distance_is_over_all_tensors():
         toys.upload({"a": torch.tensor(0.0), "b": torch.zeros(2)}),
         toys.upload({"a": torch.tensor(1.0), "b": torch.ones(2)}),
     ]
-    weights = FedAMP().mix(None, uploads, slot=0).figures["weights"]
+    weights = FedAMP(sigma=1.0).mix(None, uploads, slot=0).figures["weights"]
     assert weights[0, 1].item() == pytest.approx(math.exp(-3) / 2, abs=1e-12)
 
 
 def test_fedamp_at_the_median_of_distances():
     """w = 0, 1, 3: squared distances 1, 4, 9, so σ = 4; ξ₀₁ = e^(−1/4) / 3, ξ₁₂ = e^(−1) / 3, ξ₀₂ = e^(−9/4) / 3."""
-    weights = rows(FedAMP("median"), 0.0, 1.0, 3.0)
+    weights = rows(FedAMP(), 0.0, 1.0, 3.0)
     found = weights[0][1], weights[1][2], weights[0][2]
     assert found == pytest.approx([math.exp(-1 / 4) / 3, math.exp(-1) / 3, math.exp(-9 / 4) / 3], abs=1e-7)
 
 
 def test_fedamp_at_the_median_knows_no_scale():
-    one, other = (torch.tensor(rows(FedAMP("median"), 0.0, 1 * s, 3 * s, 7 * s)) for s in (1.0, 512.0))
+    one, other = (torch.tensor(rows(FedAMP(), 0.0, 1 * s, 3 * s, 7 * s)) for s in (1.0, 512.0))
     torch.testing.assert_close(one, other)
 
 
 def test_fedamp_at_the_median_of_equal_clients_is_uniform_and_leaves_the_odd_one_alone():
-    assert torch.allclose(torch.tensor(rows(FedAMP("median"), 0.7, 0.7, 0.7)), torch.full((3, 3), 1 / 3))
-    weights = rows(FedAMP("median"), 0.5, 0.5, 0.5, 0.5, 2.0)
+    assert torch.allclose(torch.tensor(rows(FedAMP(), 0.7, 0.7, 0.7)), torch.full((3, 3), 1 / 3))
+    weights = rows(FedAMP(), 0.5, 0.5, 0.5, 0.5, 2.0)
     assert weights[4] == [0.0, 0.0, 0.0, 0.0, 1.0]
     assert weights[0][:4] == pytest.approx([2 / 5, 1 / 5, 1 / 5, 1 / 5], abs=1e-7)
-    assert rows(FedAMP("median"), 0.3) == [[1.0]]
+    assert rows(FedAMP(), 0.3) == [[1.0]]
 
 
 def test_fedamp_tells_close_clients_that_are_far_from_zero_apart():
@@ -60,17 +60,19 @@ def test_fedamp_tells_close_clients_that_are_far_from_zero_apart():
 
 
 def test_fedamp_of_one_client_is_the_identity():
-    mix = FedAMP().mix(None, [toys.upload(0.3)], slot=0)
+    mix = FedAMP(sigma=1.0).mix(None, [toys.upload(0.3)], slot=0)
     assert mix.figures["weights"].tolist() == [[1.0]]
     assert trees.equal(mix.downloads, [{"w": torch.tensor(0.3)}])
 
 
 def test_fedamp_of_equal_clients_is_uniform():
-    assert torch.allclose(torch.tensor(rows(FedAMP(), 0.7, 0.7, 0.7)), torch.full((3, 3), 1 / 3), rtol=0, atol=1e-7)
+    assert torch.allclose(
+        torch.tensor(rows(FedAMP(sigma=1.0), 0.7, 0.7, 0.7)), torch.full((3, 3), 1 / 3), rtol=0, atol=1e-7
+    )
 
 
 def test_fedamp_of_far_clients_is_the_identity():
-    assert rows(FedAMP(), 0.0, 100.0, -100.0) == torch.eye(3).tolist()
+    assert rows(FedAMP(sigma=1.0), 0.0, 100.0, -100.0) == torch.eye(3).tolist()
 
 
 def test_fedamp_without_attention_is_the_identity():

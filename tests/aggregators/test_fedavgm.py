@@ -1,10 +1,12 @@
 import pytest
 import torch
 
+import battery
 import toys
 from acclimate import trees
 from acclimate.aggregators.fedavg import FedAvg
-from acclimate.aggregators.fedavgm import FedAvgM
+from acclimate.aggregators.fedavgm import PROBABILITIES, FedAvgM
+from acclimate.experiment.catalog import ADAPTERS
 
 
 def test_fedavgm_keeps_part_of_its_velocity():
@@ -50,14 +52,31 @@ def test_fedavgm_averages_statistics_without_momentum():
     assert state.v == {}
 
 
+def twice_to_a_tenth(name):
+    aggregator = FedAvgM()
+    state, found = aggregator.init([toys.upload({name: torch.tensor(0.5)})]), []
+    for _ in range(2):
+        mix = aggregator.mix(state, [toys.upload({name: torch.tensor(0.1)})], 0)
+        state = mix.state
+        found.append(mix.downloads[0][name].item())
+    return found
+
+
 def test_fedavgm_leaves_probabilities_non_negative():
     """From 0.5 to 0.1 twice: v = 0.4, then 0.9 · 0.4 + 0 = 0.36, which would take 0.1 below zero."""
-    aggregator = FedAvgM()
-    state = aggregator.init([toys.upload(0.5)])
-    for expected in (0.1, 0.0):
-        mix = aggregator.mix(state, [toys.upload(0.1)], 0)
-        state = mix.state
-        assert mix.downloads[0]["w"].item() == pytest.approx(expected)
+    assert twice_to_a_tenth("prior") == pytest.approx([0.1, 0.0])
+
+
+def test_fedavgm_takes_positive_weights_below_zero():
+    """As above with a weight, which only happens to be positive: 0.1 − 0.36 = −0.26."""
+    assert twice_to_a_tenth("bn.weight") == pytest.approx([0.1, -0.26])
+
+
+@pytest.mark.parametrize("adapter", ["em", "bbse"])
+def test_fedavgm_knows_the_label_distributions_that_adapters_share(adapter):
+    made = ADAPTERS[adapter].load()(battery.build()(), **battery.knowledge(adapter)[1])
+    made.adapt(torch.rand(5, 1, 18, 18))
+    assert set(made.shared()) == {PROBABILITIES}
 
 
 def test_fedavgm_of_clients_that_never_move_changes_nothing():

@@ -78,6 +78,17 @@ def toys_net():
     return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 2))
 
 
+def test_atp_reports_the_mean_loss_over_images():
+    """Three images of class 0 with w x = 1, 1 and 2 in batches of two, α held at 0.
+
+    CE = ln(1 + e^(−w x)): 0.3133 twice and 0.1269; over images (0.3133 · 2 + 0.1269) / 3 = 0.2512, over batches 0.2201.
+    """
+    x = torch.tensor([1.0, 1.0, 2.0]).double().view(3, 1, 1, 1)
+    someone = client(Threshold(1.0), x, [0, 0, 0])
+    reply, _ = ATP(lr=1e-30, batch_size=2).client_update({"w": torch.tensor(0.0).double()}, None, someone)
+    assert reply.metrics["loss"] == pytest.approx(0.2512, abs=1e-4)
+
+
 def test_atp_leaves_the_model_to_its_owner():
     net = toys_net()
     someone = client(net, torch.rand(4, 1, 2, 2), [0, 1, 0, 1])

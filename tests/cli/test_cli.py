@@ -130,7 +130,7 @@ def test_show_gives_options_and_defaults(call):
     [
         ("tent", "layers +all . 2d, default all"),
         ("t3a", "keep +int ≥ 1 . null, default null"),
-        ("fedamp", "sigma +float > 0 . median, default 1.0"),
+        ("fedamp", "sigma +float > 0 . median, default median"),
         ("fedprox", r"local +mapping with lr, epochs, .*, default \{lr: 0.1, epochs: 1, .*\}"),
         ("ttfl", r"reversed +list of int, default \[\]"),
         ("timetable", r"table +mapping of str . int to list of str, default \{0-3: \[clean, rotation 20 x 2\]\}"),

@@ -538,6 +538,15 @@ def test_water_without_edges_leaves_the_image():
     assert torch.equal(liquid.splash(images, parameters("spatter", 1, 32), torch.zeros(1, 32, 32)), images)
 
 
+def test_very_thick_water_starts_again_at_zero():
+    """Liquid of 310 / 255 in the left half counts 310 − 256 = 54, less than the 200 of the right half: less light."""
+    noise = torch.full((1, 32, 32), 200 / 255, dtype=torch.float64)
+    noise[..., :16] = 310 / 255
+    black = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
+    found = liquid.splash(black, parameters("spatter", 3, 32), noise)[0, 1]
+    assert found[:, :8].max() < 50 < 100 < found[:, 24:].min()
+
+
 def test_distance_counts_chamfer_steps():
     """From one edge pixel: 1, 1.4 and 2.1969 steps; nothing beyond 20."""
     edge = torch.zeros(1, 1, 48, 48, dtype=torch.bool)

@@ -72,7 +72,8 @@ def smaller(whole, raw):
     for given, system in zip(raw["systems"], whole.systems, strict=True):
         own = given.get("phases", []) if isinstance(given, dict) else []
         small += [f"systems.{system.name}.phases.{i}.{key}" for i in range(len(own)) for key in ("rounds=1", few)]
-        small += [f"systems.{system.name}.adapter.copies=2"] if system.adapter.name == "memo" else []
+        if system.adapter.name == "memo":  # a step for every image: few copies, and a grid of one
+            small += [f"systems.{system.name}.adapter.copies=2", f"systems.{system.name}.tune.lr=[0.005]"]
     return small
 
 

@@ -99,6 +99,18 @@ def test_model_normalises_first_and_without_parameters(name):
         net.normalise = given
 
 
+def test_resnet8_may_meet_images_as_they_are_once_it_is_trained():
+    """Trained on (x − ½) / ¼, it is tested on x: as if images had been x / 4 + ½ all along."""
+    always, training = (
+        Build(resnet8, 10, CIFAR, (0.5,) * 3, (0.25,) * 3, {"normalised": when})() for when in ("always", "training")
+    )
+    params.load(training, params.of(always))
+    x = torch.rand(4, *CIFAR, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(training.train()(x), always.train()(x))
+    torch.testing.assert_close(training.eval()(x), always.eval()(x / 4 + 0.5), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(training(x), always(x), atol=1e-2)
+
+
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_model_ends_in_its_head(name):

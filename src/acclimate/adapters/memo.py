@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,14 +14,18 @@ from acclimate import params
 from acclimate.contracts import Adapter
 from acclimate.options import Count, Positive
 
+Padding = Literal["mirror", "black"]
+
 
 class MEMO(Adapter):
     """Move all parameters down the entropy of the mean prediction over copies of one image, then predict that image.
 
     As in ATP's comparison: one step from the source model for each image alone, batch norms with the source's
     statistics, and copies that are random crops of the padded image, flipped half of the time, instead of AugMix.
-    Nothing is carried over.
+    The image goes on as in a mirror around it, or, with `padding: black`, in black. Nothing is carried over.
     """
+
+    revision: ClassVar[int] = 1  # crops were padded with black
 
     def __init__(
         self,
@@ -28,15 +33,18 @@ class MEMO(Adapter):
         *,
         lr: Positive = 0.005,
         copies: Count = 16,
-        padding: Count = 4,
+        margin: Count = 4,  # pixels that an image is padded by on each side
+        padding: Padding = "mirror",
         flip: bool = True,
     ) -> None:
         super().__init__(net.requires_grad_(True))
-        self.lr, self.copies, self.padding, self.flip = lr, copies, padding, flip
+        self.lr, self.copies, self.margin, self.padding, self.flip = lr, copies, margin, padding, flip
 
     def predict(self, x: Tensor) -> Tensor:
+        padded = mirrored(x, self.margin) if self.padding == "mirror" else F.pad(x, [self.margin] * 4)
         logits = [
-            after_step(self.net, image, crops(image, self.copies, self.padding, self.flip), self.lr) for image in x
+            after_step(self.net, image, crops(around, image.shape, self.copies, self.flip), self.lr)
+            for image, around in zip(x, padded, strict=True)
         ]
         return torch.stack(logits)
 
@@ -63,11 +71,27 @@ def marginal_entropy(logits: Tensor) -> Tensor:
     return -(log_p.exp() * log_p).sum()
 
 
-def crops(image: Tensor, copies: int, padding: int, flip: bool) -> Tensor:
-    """Random crops [copies, C, H, W] of an image with a black border, each flipped with probability one half."""
-    _, height, width = image.shape
-    padded = F.pad(image, [padding] * 4)
-    top, left = torch.randint(2 * padding + 1, (2, copies, 1))
+def mirrored(images: Tensor, margin: int) -> Tensor:
+    """Images with a margin that repeats them backwards, pixels at the edge included.
+
+    >>> mirrored(torch.tensor([[1, 2, 3]]), 2)[0]
+    tensor([2, 1, 1, 2, 3, 3, 2])
+    """
+    rows, columns = (_places(side, margin) for side in images.shape[-2:])
+    return images[..., rows, :][..., columns]
+
+
+def _places(side: int, margin: int) -> Tensor:
+    """Which pixel of a row stands where in the padded row: there and back again, with period 2 · side."""
+    place = torch.arange(-margin, side + margin) % (2 * side)
+    return torch.minimum(place, 2 * side - 1 - place)
+
+
+def crops(padded: Tensor, shape: torch.Size, copies: int, flip: bool) -> Tensor:
+    """Random crops [copies, C, H, W] of a padded image, each flipped with probability one half."""
+    _, height, width = shape
+    free = padded.shape[-1] - width + 1
+    top, left = torch.randint(free, (2, copies, 1))
     flipped = torch.rand(copies, 1) < 0.5
     rows, columns = top + torch.arange(height), left + torch.arange(width)
     if flip:

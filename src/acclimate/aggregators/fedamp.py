@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -22,10 +22,13 @@ class FedAMP(Matrix):
 
     A'(d) = e^(−d/σ) / σ. The step α_k is given as `attention` = α_k K / σ, so that its default makes equal
     clients average uniformly, and rows stay non-negative for every value up to one. Distances grow with what is
-    uploaded; σ = median takes their own scale, slot by slot, so that there is nothing to tune.
+    uploaded, so a number for σ fits some uploads only: σ = 1 leaves everybody alone with statistics of batch norms and
+    averages all with parameters that hardly move. The median takes the uploads' own scale, slot by slot.
     """
 
-    sigma: Positive | Literal["median"] = 1.0  # σ; median: of the squared distances between clients
+    revision: ClassVar[int] = 1  # σ was 1
+
+    sigma: Positive | Literal["median"] = "median"  # σ; median: of the squared distances between clients
     attention: Share = 1.0  # α_k K / σ
 
     def weights(self, uploads: Sequence[Upload]) -> Tensor:

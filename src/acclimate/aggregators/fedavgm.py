@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-import torch
-from torch import Tensor
-
-from acclimate.aggregators.mixing import mean
+from acclimate.aggregators.mixing import mean, origin
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.options import Decay, Positive
 from acclimate.params import Params
 
 AVERAGED = ("running_mean", "running_var", "num_batches_tracked")  # statistics have no momentum, as in training
+PROBABILITIES = "prior"  # what adapters call a label distribution that they share
 
 
 class State(NamedTuple):
@@ -29,15 +26,18 @@ class State(NamedTuple):
 class FedAvgM(Aggregator[State]):
     """v ← β v + (w − Σ_k (n_k / n) w_k), w ← w − lr v; everybody gets w.
 
-    Statistics of batch norms are averaged. An entry that is nowhere negative, such as a probability, stays so.
+    Momentum overshoots, and may take what cannot be negative below zero. Which tensors these are is known by their
+    names, not by the values that happen to be there: statistics of batch norms, variances among them, are averaged
+    without momentum, and label distributions (`prior`) stop at zero.
     """
+
+    revision: ClassVar[int] = 1  # every entry that no upload had below zero stopped there
 
     beta: Decay = 0.9  # β
     lr: Positive = 1.0  # of the server
 
     def init(self, start: Sequence[Upload]) -> State:
-        w = mean([upload.params for upload in start], [1.0] * len(start))
-        return State(w, {})
+        return State(origin(start), {})
 
     def mix(self, state: State, uploads: Sequence[Upload], slot: int) -> Mix:
         if not uploads:
@@ -49,9 +49,5 @@ class FedAvgM(Aggregator[State]):
                 delta = state.w[name] - average[name]
                 v[name] = self.beta * v[name] + delta if name in v else delta
                 moved = state.w[name] - self.lr * v[name]
-                w[name] = torch.where(_lowest(name, uploads) >= 0, moved.clamp(min=0), moved)
+                w[name] = moved.clamp(min=0) if name == PROBABILITIES else moved
         return Mix([w] * len(uploads), State(w, v))
-
-
-def _lowest(name: str, uploads: Sequence[Upload]) -> Tensor:
-    return reduce(torch.minimum, [upload.params[name] for upload in uploads])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from acclimate.aggregators.mixing import combine, mean, pieces
+from acclimate.aggregators.mixing import combine, origin, pieces
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.params import Params
 
@@ -25,7 +25,7 @@ class LDAWA(Aggregator[Params]):
     sum_to_one: bool = True
 
     def init(self, start: Sequence[Upload]) -> Params:
-        return mean([upload.params for upload in start], [1.0] * len(start))
+        return origin(start)
 
     def mix(self, state: Params, uploads: Sequence[Upload], slot: int) -> Mix:
         if not uploads:

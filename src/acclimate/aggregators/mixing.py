@@ -42,6 +42,12 @@ def mean(many: Sequence[Params], weights: Iterable[float]) -> Params:
     return {name: combine(share, [one[name] for one in many]) for name in many[0]}
 
 
+def origin(start: Sequence[Upload]) -> Params:
+    """The mean of what all had before any adaptation, without what was still empty, as a label distribution is."""
+    average = mean([upload.params for upload in start], [1.0] * len(start))
+    return {name: tensor for name, tensor in average.items() if tensor.numel()}
+
+
 def combine(weights: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     """Σ_k weights[..., k] · tensors[k], computed in float64 and returned in the tensors' own type.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from acclimate.aggregators.mixing import drawn, mean, mix, products
+from acclimate.aggregators.mixing import drawn, mix, origin, products
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.options import Positive, Share
 from acclimate.params import Params
@@ -28,7 +28,7 @@ class PFedGraph(Aggregator[Params]):
     same: Share = 1.0  # a greater cosine counts as one; 0.9 in the authors' code
 
     def init(self, start: Sequence[Upload]) -> Params:
-        return mean([upload.params for upload in start], [1.0] * len(start))
+        return origin(start)
 
     def mix(self, state: Params, uploads: Sequence[Upload], slot: int) -> Mix:
         if not uploads:

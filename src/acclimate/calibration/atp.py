@@ -41,7 +41,7 @@ class ATP(Algorithm[Params, None]):
     def client_update(self, rates: Params, state: None, client: Client) -> tuple[Reply, None]:
         modules = Modules(client.net(client.known["model"]), self.modules)  # w_G
         power = 0.5 if self.divide == "sqrt" else 1.0
-        alpha, losses = dict(rates), []
+        alpha, total, seen = dict(rates), 0.0, 0
         for _ in range(self.epochs):
             for x, y in client.validation.batches(self.batch_size, client.rng if self.shuffle else None):
                 modules.restore()
@@ -51,8 +51,8 @@ class ATP(Algorithm[Params, None]):
                 for name in alpha:  # α ← α − η ⟨h, ∇CE⟩ / √numel, eq. (7)
                     step = (h[name] * gradient[name]).sum() / h[name].numel() ** power
                     alpha[name] = alpha[name] - self.lr * step
-                losses.append(loss)
-        return Reply(alpha, metrics={"loss": sum(losses) / max(len(losses), 1)}), None
+                total, seen = total + loss * len(y), seen + len(y)
+        return Reply(alpha, metrics={"loss": total / max(seen, 1)}), None
 
     def server_update(self, rates: Params, replies: Replies) -> Params:
         mean: Params = replies.mean()  # unweighted

@@ -69,7 +69,7 @@ CALIBRATION = {
     ),
     "surgical": Entry(
         "acclimate.calibration.surgical:Surgical",
-        "the block whose adaptation helps most on source validation data",
+        "the block and the rate whose step helps most on source validation data",
         "Lee et al., ICLR 2023",
     ),
 }
@@ -117,7 +117,7 @@ ADAPTERS = {
         "acclimate.adapters.memo:MEMO",
         "one step per image towards agreement of its augmented copies",
         "Zhang et al., NeurIPS 2022",
-        grid={"lr": [5e-4, 5e-3, 5e-2]},
+        grid={"lr": [1e-3, 5e-3, 2e-2, 1e-1]},
     ),
     "eata": Entry(
         "acclimate.adapters.eata:EATA",
@@ -127,9 +127,8 @@ ADAPTERS = {
     ),
     "surgical": Entry(
         "acclimate.adapters.surgical:Surgical",
-        "one entropy step on the block chosen on source data",
+        "one entropy step on the block, at the rate, chosen on source data",
         "Lee et al., ICLR 2023",
-        grid={"lr": [1e-3, 1e-2, 1e-1]},
     ),
     "tta-grad": Entry(
         "acclimate.adapters.tta_grad:TTAGrad",

@@ -18,3 +18,14 @@ class Normalise(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - self.get_buffer("mean")) / self.get_buffer("std")
+
+
+class OnlyInTraining(nn.Module):
+    """A layer that is there while a model trains and gone when it is tested: a mistake, to see what it costs."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) if self.training else x

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.errors import UnsupportedModel
+from acclimate.models.normalise import OnlyInTraining
 from acclimate.options import Count
 
 Stem = Literal["imagenet", "cifar"]
@@ -120,12 +121,22 @@ class ResNet(nn.Module):
         return logits
 
 
-def resnet8(classes: int, shape: tuple[int, int, int], normalise: nn.Module, *, stem: Stem = "imagenet") -> ResNet:
+def resnet8(
+    classes: int,
+    shape: tuple[int, int, int],
+    normalise: nn.Module,
+    *,
+    stem: Stem = "imagenet",
+    normalised: Literal["always", "training"] = "always",
+) -> ResNet:
     """TSA's ResNet-8: three basic blocks of 64, 128 and 256 channels.
 
     1,235,274 parameters on 3 channels and 10 classes. `stem`: as TSA's code has it, a 7x7 convolution and a
-    pool that leave a quarter of each side, or for small images a 3x3 convolution that leaves all.
+    pool that leave a quarter of each side, or for small images a 3x3 convolution that leaves all. TSA's code tests on
+    images as they are; with `normalised: training` so does this, although it is trained on normalised ones.
     """
+    if normalised == "training":
+        normalise = OnlyInTraining(normalise)
     return ResNet(classes, shape, normalise, block=BasicBlock, depths=(1, 1, 1), stem=stem)
 
 

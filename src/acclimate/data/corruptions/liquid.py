@@ -9,7 +9,7 @@ from torch import Tensor
 from acclimate.data.corruptions.canny import edges
 from acclimate.data.corruptions.draws import Draws
 from acclimate.data.corruptions.filters import gaussian
-from acclimate.data.corruptions.levels import to_bytes
+from acclimate.data.corruptions.levels import to_bytes, wrapped
 from acclimate.data.corruptions.tables import Parameters
 
 WATER, MUD = (175, 238, 238), (63, 42, 20)
@@ -43,7 +43,7 @@ def _colour(rgb: tuple[int, int, int]) -> Tensor:
 
 def _water(liquid: Tensor, strength: float) -> Tensor:
     """The light m = l · d / max(l · d) · strength: thick where there is liquid, lit by how far its edges are."""
-    drops = to_bytes(liquid * 255)
+    drops = wrapped(liquid * 255)  # very thick liquid starts again at zero (severity 3), as published
     depth = _box(distance(edges(drops, low=50, high=150)).clamp_(max=FAR)) // (9 * ONE)  # ⌊3x3 mean⌋
     depth = _emboss(equalize(depth))
     depth = (_box(depth) + 4) // 9  # 3x3 mean, rounded
