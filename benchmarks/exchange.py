@@ -7,46 +7,45 @@ client to client, so that memory does not grow with them and every slot can be r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import torch
 
-from acclimate import params
+from acclimate import params, trees
 from acclimate.adapters.bn_adapt import BNAdapt
 from acclimate.adapters.tta_grad import TTAGrad
 from acclimate.aggregators.fedavg import FedAvg
 from acclimate.aggregators.mixing import combine
-from acclimate.contracts import Adapter, Knowledge, Upload
-from acclimate.engine.evaluate import evaluate
+from acclimate.contracts import Adapter, AdapterRecipe, Upload
+from acclimate.engine.checkpoint import Checkpoint
+from acclimate.engine.evaluate import Test, evaluate
 from acclimate.engine.executor import Executor, Processes, Serial
-from acclimate.engine.testing import Test
-from acclimate.engine.train import Known
+from acclimate.engine.known import Known, Outcome
+from acclimate.engine.roster import roster
 from acclimate.examples import Images
 from acclimate.models.build import Build
 from acclimate.models.resnet import resnet8
 from acclimate.scenarios.population import Held, Population, Stream
+from acclimate.training.fedavg import FedAvg as TrainFedAvg
+from acclimate.training.fedavg import Global
 from acclimate.trees import Nest
 from benchmarks.measure import Line, interleave, ratio
 
 CLIENTS, SLOTS, BATCH = 20, 4, 10
-ADAPTERS: dict[str, Callable[..., Adapter]] = {
-    "TTA-bn": partial(BNAdapt, prior=0.0, unbiased=False),
-    "TTA-grad": TTAGrad,
-    "TTA-grad, all": partial(TTAGrad, trains="all"),
+ADAPTERS = {
+    "TTA-bn": AdapterRecipe(BNAdapt, {"prior": 0.0, "unbiased": False}),
+    "TTA-grad": AdapterRecipe(TTAGrad),
+    "TTA-grad, all": AdapterRecipe(TTAGrad, {"trains": "all"}),
 }
 
 
-@dataclass(frozen=True)
-class Told(Known):
+def told(model: params.Params) -> Known:
     """A model that no phase has trained."""
-
-    model: params.Params = field(default_factory=dict)
-
-    def of(self, client: int | None) -> Knowledge:
-        return {"model": self.model}
+    saved = Checkpoint()
+    saved.commit(0, trees.dump(Global(model, 0)))
+    return Known([Outcome(TrainFedAvg(), saved, 0)])
 
 
 def run(repeats: int = 5) -> list[Line]:
@@ -54,14 +53,15 @@ def run(repeats: int = 5) -> list[Line]:
     torch.manual_seed(0)
     people = population()
     build = Build(resnet8, people.classes, people.shape, people.mean, people.std)
-    known, lines = Told(model=params.of(build())), []
-    for name, make in ADAPTERS.items():
+    model = params.of(build())
+    known, lines = told(model), []
+    for name, recipe in ADAPTERS.items():
         found: dict[str, float] = {}
-        adapters = [make(params.load(build(), known.model)) for _ in range(CLIENTS)]
+        adapters = [recipe(params.load(build(), model)) for _ in range(CLIENTS)]
         first = adapters[0].state()
 
-        def engine(make: Callable[..., Adapter] = make, found: dict[str, float] = found) -> None:
-            found["engine"] = sum(tested(make, people, build, known))
+        def engine(recipe: AdapterRecipe = recipe, found: dict[str, float] = found) -> None:
+            found["engine"] = sum(tested(recipe, people, build, known, Serial()))
 
         def bare(adapters: Sequence[Adapter] = adapters, first: Nest = first, found: dict[str, float] = found) -> None:
             for adapter in adapters:
@@ -76,18 +76,18 @@ def run(repeats: int = 5) -> list[Line]:
         ratios = sorted(a / b for a, b in zip(seconds["engine"], seconds["bare"], strict=True))
         what = f"a slot of FedAvg with {name}, in its bare arithmetic"
         lines.append(Line(what, ratios[len(ratios) // 2], ratios[0], ratios[-1], "-"))
-    return [*lines, *mixing(known.model, repeats), workers(people, build, known, repeats)]
+    return [*lines, *mixing(model, repeats), workers(people, build, known, repeats)]
 
 
-def tested(
-    make: Callable[..., Adapter], people: Population, build: Build, known: Told, executor: Executor | None = None
-) -> list[float]:
+def tested(recipe: AdapterRecipe, people: Population, build: Build, known: Known, executor: Executor) -> list[float]:
     """How many predictions are right, slot by slot, by the engine."""
-    commits = evaluate(make, people, build, known, aggregator=FedAvg(), test=Test(batch_size=BATCH), executor=executor)
+    executor.meet(people)
+    test, members = Test(batch_size=BATCH), roster(people, BATCH)
+    commits = evaluate(recipe, members, build, known, aggregator=FedAvg(), test=test, executor=executor)
     return [score.values.get("correct", 0.0) for commit in commits for score in commit.scores]
 
 
-def workers(people: Population, build: Build, known: Told, repeats: int) -> Line:
+def workers(people: Population, build: Build, known: Known, repeats: int) -> Line:
     """The largest messages there are, models of 5 MB up and down in every slot: what a second core brings."""
     found: dict[str, list[float]] = {}
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from acclimate.engine.executor import Processes
+from acclimate.engine.roster import roster
 from acclimate.engine.train import train
 from acclimate.examples import Images
 from acclimate.models.build import Build
@@ -45,9 +46,10 @@ def population(path: Path, clients: int) -> Population:
 def rounds(clients: Population, executor: Processes, count: int) -> list[float]:
     """Seconds of the first round, which includes handing the clients to the workers, and of each later one."""
     times = [time.perf_counter()]
+    executor.meet(clients)
     train(
         FedAvg(LocalSGD(lr=0.01)),
-        clients,
+        roster(clients),
         Build(MLP, clients.classes, clients.shape, clients.mean, clients.std),
         rounds=count,
         cohort=COHORT,

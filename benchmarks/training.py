@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate.engine.executor import Executor, Processes, Serial
+from acclimate.engine.known import Known
+from acclimate.engine.roster import roster
 from acclimate.engine.seeds import generator, seed_call
 from acclimate.engine.train import train
 from acclimate.examples import Images
@@ -74,8 +76,9 @@ def plain(clients: Data, layout: torch.memory_format) -> dict[str, Tensor]:
 def engine(clients: Population, executor: Executor) -> dict[str, Tensor]:
     build = Build(ShallowCNN, CLASSES, SHAPE, MEAN, STD)
     algorithm = FedAvg(LocalSGD(lr=LR, batch_size=BATCH))
-    outcome = train(algorithm, clients, build, rounds=ROUNDS, seed=SEED, executor=executor)
-    found: dict[str, Tensor] = outcome.export(None)["model"]
+    executor.meet(clients)
+    outcome = train(algorithm, roster(clients), build, rounds=ROUNDS, seed=SEED, executor=executor)
+    found: dict[str, Tensor] = Known([outcome]).of(None)["model"]
     return found
 
 
