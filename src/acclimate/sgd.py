@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from acclimate.examples import Examples
 from acclimate.options import Count, Decay, NonNegative, Positive, PositiveShare
-from acclimate.params import Params
+from acclimate.params import Params, clipped
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # of a batch: its images and their labels
 
@@ -132,9 +132,7 @@ class _Stepper:
         if correction is not None:
             found = {name: g + correction[name] for name, g in found.items()}
         if self.clip is not None and found:
-            norm = torch.stack([g.norm() for g in found.values()]).norm()
-            scale = (self.clip / (norm + 1e-6)).clamp(max=1.0)
-            found = {name: g * scale for name, g in found.items()}
+            found = clipped(found, self.clip)
         for name, g in found.items():
             tensor = self.group.tensors[name]
             if self.weight_decay:

@@ -52,6 +52,16 @@ TRAINING = {
         "Chen & Chao, ICLR 2022",
     ),
     "fedbn": Entry("acclimate.training.fedbn:FedBN", "keep normalisation layers on the client", "Li et al., ICLR 2021"),
+    "fedtta": Entry(
+        "acclimate.training.fedtta:FedTTA",
+        "a model and a loss without labels, trained together",
+        "Ye et al., SDM 2024",
+    ),
+    "fedtta-prox": Entry(
+        "acclimate.training.fedtta_prox:FedTTAProx",
+        "FedTTA whose base model stays general",
+        "Ye et al., SDM 2024",
+    ),
     "q-ffl": Entry("acclimate.training.qffl:QFFL", "give clients with high loss more say", "Li et al., ICLR 2020"),
 }
 
@@ -136,6 +146,13 @@ ADAPTERS = {
         "entropy steps, shared and mixed before the prediction",
         "Zhang et al., KDD 2024",
         grid={"lr": [1e-4, 1e-3, 1e-2], "trains": ["affine", "all"]},
+    ),
+    "fedtta": Entry("acclimate.adapters.fedtta:FedTTA", "one step down a learnt loss", "Ye et al., SDM 2024"),
+    "fedtta++": Entry(
+        "acclimate.adapters.fedtta_pp:FedTTAPlusPlus",
+        "steps down a learnt loss, stopped early by entropy",
+        "Ye et al., SDM 2024",
+        grid={"patience": [1, 3, 5]},
     ),
 }
 
@@ -229,6 +246,9 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "bbse": {"phases": [{"name": "bbse", "rounds": 1}], "adapter": "bbse"},
     "eata": {"phases": [{"name": "eata", "rounds": 1}], "adapter": "eata"},
     "surgical": {"phases": [{"name": "surgical", "rounds": 1}], "adapter": "surgical"},
+    "fedtta": {"phases": [{"name": "fedtta", "rounds": 200}], "adapter": "fedtta"},
+    "fedtta-prox": {"phases": [{"name": "fedtta-prox", "rounds": 200}], "adapter": "fedtta"},
+    "fedtta++": {"phases": [{"name": "fedtta-prox", "rounds": 200}], "adapter": "fedtta++"},
     "tta-bn": {"adapter": {"name": "bn-adapt", "prior": 0, "unbiased": False}},  # of TSA: the batch's statistics alone
 }
 
