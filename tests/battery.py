@@ -3,6 +3,8 @@
 from dataclasses import replace
 from functools import cache
 
+from torch import nn
+
 from acclimate.contracts import AdapterRecipe
 from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.evaluate import Commit, Test, evaluate
@@ -52,9 +54,14 @@ def trained(make=None):
 @cache
 def calibrated(make=None):
     """Everything any adapter needs."""
-    learnt = run_phase("fedtta", rounds=1, make=make)  # for its loss without labels; the model is the next one's
+    # Losses without labels are for any model of ten classes, heads for models that have one; the model is FedAvg's.
+    learnt = [run_phase("fedtta", rounds=1), run_phase("pfl-ensemble", rounds=1, make=make if _headed(make) else None)]
     outcomes = [run_phase(name, rounds=1, make=make) for name in CALIBRATION]
-    return Known([learnt, *trained(make).outcomes, *outcomes])
+    return Known([*learnt, *trained(make).outcomes, *outcomes])
+
+
+def _headed(make):
+    return make is None or any(isinstance(module, nn.Linear) for module in make(None).modules())
 
 
 def run_phase(name, *, rounds, cohort=3, make=None, **more):

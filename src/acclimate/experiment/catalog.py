@@ -62,6 +62,37 @@ TRAINING = {
         "FedTTA whose base model stays general",
         "Ye et al., SDM 2024",
     ),
+    "afl": Entry("acclimate.training.afl:AFL", "the worst mixture of clients counts", "Mohri et al., ICML 2019"),
+    "fedgma": Entry(
+        "acclimate.training.fedgma:FedGMA",
+        "follow updates where clients agree on their sign",
+        "Tenison et al., 2022",
+    ),
+    "fedadg": Entry(
+        "acclimate.training.fedadg:FedADG",
+        "features drawn to a reference that a generator learns",
+        "Zhang et al., 2021",
+    ),
+    "fedsr": Entry(
+        "acclimate.training.fedsr:FedSR",
+        "a noisy representation, short and telling no more than the class",
+        "Nguyen et al., NeurIPS 2022",
+    ),
+    "pfl-sampled": Entry(
+        "acclimate.training.pfl_sampled:PFLSampled",
+        "FedPer; new clients get the head of somebody who trained",
+        "Ye et al., SDM 2024",
+    ),
+    "pfl-ensemble": Entry(
+        "acclimate.training.pfl_ensemble:PFLEnsemble",
+        "FedPer; new clients get the heads of all who trained",
+        "Ye et al., SDM 2024",
+    ),
+    "odpfl-hn": Entry(
+        "acclimate.training.odpfl_hn:ODPFLHN",
+        "a hypernetwork makes a model from a client's images",
+        "Amosy et al., 2021",
+    ),
     "q-ffl": Entry("acclimate.training.qffl:QFFL", "give clients with high loss more say", "Li et al., ICLR 2020"),
 }
 
@@ -153,6 +184,17 @@ ADAPTERS = {
         "steps down a learnt loss, stopped early by entropy",
         "Ye et al., SDM 2024",
         grid={"patience": [1, 3, 5]},
+    ),
+    "tent-upfl": Entry(
+        "acclimate.adapters.tent_upfl:TentUPFL",
+        "one entropy step on everything, over the whole client",
+        "Ye et al., SDM 2024",
+        grid={"lr": [0.01, 0.03, 0.1, 0.3]},
+    ),
+    "pfl-ensemble": Entry(
+        "acclimate.adapters.pfl_ensemble:PFLEnsemble",
+        "the mean prediction of all heads",
+        "Ye et al., SDM 2024",
     ),
 }
 
@@ -249,6 +291,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "fedtta": {"phases": [{"name": "fedtta", "rounds": 200}], "adapter": "fedtta"},
     "fedtta-prox": {"phases": [{"name": "fedtta-prox", "rounds": 200}], "adapter": "fedtta"},
     "fedtta++": {"phases": [{"name": "fedtta-prox", "rounds": 200}], "adapter": "fedtta++"},
+    "pfl-ensemble": {"phases": [{"name": "pfl-ensemble", "rounds": 200}], "adapter": "pfl-ensemble"},
     "tta-bn": {"adapter": {"name": "bn-adapt", "prior": 0, "unbiased": False}},  # of TSA: the batch's statistics alone
 }
 
