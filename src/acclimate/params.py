@@ -52,14 +52,23 @@ def gradients(loss: Tensor, tensors: Mapping[str, Tensor]) -> Params:
 def descend(
     loss: Tensor, tensors: Mapping[str, Tensor], lr: float, weight_decay: float = 0.0, clip: float | None = None
 ) -> None:
-    """One gradient step on the tensors, in place; `clip` is the largest norm of the gradient, before the decay."""
-    found = gradients(loss, tensors)
-    with torch.no_grad():
-        if clip is not None:
-            found = clipped(found, clip)
-        for name, tensor in tensors.items():
-            step = found[name].add(tensor, alpha=weight_decay) if weight_decay else found[name]
-            tensor -= lr * step
+    """One gradient step on the tensors, in place."""
+    step(tensors, gradients(loss, tensors), lr, weight_decay, clip)
+
+
+@torch.no_grad()
+def step(
+    tensors: Mapping[str, Tensor],
+    gradients: Mapping[str, Tensor],
+    lr: float,
+    weight_decay: float = 0.0,
+    clip: float | None = None,
+) -> None:
+    """Move the tensors along given gradients; `clip` is the largest norm of these, before the decay is added."""
+    found = gradients if clip is None else clipped(gradients, clip)
+    for name, tensor in tensors.items():
+        down = found[name].add(tensor, alpha=weight_decay) if weight_decay else found[name]
+        tensor -= lr * down
 
 
 def clipped(gradients: Mapping[str, Tensor], most: float) -> Params:

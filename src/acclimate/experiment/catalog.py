@@ -93,6 +93,16 @@ TRAINING = {
         "a hypernetwork makes a model from a client's images",
         "Amosy et al., 2021",
     ),
+    "fedmd": Entry(
+        "acclimate.training.fedmd:FedMD",
+        "models of any size learn from each other's logits on public images",
+        "Li & Wang, 2019",
+    ),
+    "hetero-fedtta": Entry(
+        "acclimate.training.hetero_fedtta:HeteroFedTTA",
+        "FedTTA for models of any size, distilled on public images",
+        "Ye et al., SDM 2024",
+    ),
     "q-ffl": Entry("acclimate.training.qffl:QFFL", "give clients with high loss more say", "Li et al., ICLR 2020"),
 }
 
@@ -291,6 +301,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "fedtta": {"phases": [{"name": "fedtta", "rounds": 200}], "adapter": "fedtta"},
     "fedtta-prox": {"phases": [{"name": "fedtta-prox", "rounds": 200}], "adapter": "fedtta"},
     "fedtta++": {"phases": [{"name": "fedtta-prox", "rounds": 200}], "adapter": "fedtta++"},
+    "hetero-fedtta": {"phases": [{"name": "hetero-fedtta", "rounds": 1000}], "adapter": "fedtta"},
+    "hetero-tent": {"phases": [{"name": "fedmd", "rounds": 1000}], "adapter": "tent-upfl"},
     "pfl-ensemble": {"phases": [{"name": "pfl-ensemble", "rounds": 200}], "adapter": "pfl-ensemble"},
     "tta-bn": {"adapter": {"name": "bn-adapt", "prior": 0, "unbiased": False}},  # of TSA: the batch's statistics alone
 }

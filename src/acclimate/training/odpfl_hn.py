@@ -1,8 +1,7 @@
 """ODPFL-HN: on-demand unlabelled personalised federated learning by a hypernetwork (Amosy et al., 2021).
 
-The UPFL paper gives the size of the embedding (32) and the rates. Here the encoder is a perceptron whose outputs are
-averaged over images, the hypernetwork has two hidden layers, and its last layer starts at the initial model for
-everybody. Clients compute both networks' gradients, so that no embedding leaves them.
+The UPFL paper gives the size of the embedding (32) and the rates. Here the encoder is a perceptron, the hypernetwork
+has two hidden layers, and its last one starts at the initial model for everybody. Clients compute all gradients.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ class Nets(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], embedding: int, hidden: int) -> None:
         super().__init__()
-        pixels = math.prod(shape)
-        self.encoder = nn.Sequential(nn.Flatten(), nn.Linear(pixels, 200), nn.ReLU(), nn.Linear(200, embedding))
+        first = nn.Linear(math.prod(shape), 200)
+        self.encoder = nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(200, embedding))
         self.body = nn.Sequential(nn.Linear(embedding, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,14 +88,13 @@ class ODPFLHN(Algorithm[State, Tensor]):
         delta = {name: tensor - after[name] for name, tensor in before.items()}  # Δθ
         behind = server.last.T @ _flat(delta)  # (∂θ/∂h)ᵀ Δθ
         found = params.gradients((hidden * behind).sum(), dict(nets.named_parameters()))
-        statistics = {name: tensor for name, tensor in after.items() if name not in delta}
-        update = Update(found, delta, hidden.detach(), statistics)
+        update = Update(found, delta, hidden.detach(), {name: after[name] for name in server.statistics})
         return Reply(update, len(client.train), {"loss": fit.loss}), hidden.detach()
 
     def server_update(self, server: State, replies: Replies) -> State:
         mean: Update = replies.mean()
-        rates = {name: self.encoder_lr if name.startswith("encoder.") else self.hyper_lr for name in server.nets}
-        nets = {name: tensor - rates[name] * mean.nets[name] for name, tensor in server.nets.items()}
+        rate = {"encoder": self.encoder_lr, "body": self.hyper_lr}
+        nets = {name: w - rate[name.partition(".")[0]] * mean.nets[name] for name, w in server.nets.items()}
         last = server.last.clone()
         for _, reply in replies.items():
             share = self.hyper_lr * reply.weight / replies.weight
@@ -106,8 +104,7 @@ class ODPFLHN(Algorithm[State, Tensor]):
 
     def welcome(self, released: State, newcomer: Newcomer) -> Tensor:
         nets = params.load(Nets(newcomer.task.shape, self.embedding, self.hidden), released.nets)
-        hidden: Tensor = nets(newcomer.x)
-        return hidden.detach()
+        return nets(newcomer.x).detach()  # type: ignore[no-any-return]
 
     def export(self, released: State, hidden: Tensor | None, client: int) -> Knowledge:
         return {} if hidden is None else {"model": self._model(released, hidden)}
