@@ -5,11 +5,12 @@ import pytest
 import torch
 
 import toys
+from acclimate import params
 from acclimate.contracts import Newcomer
 from acclimate.errors import ConfigError
 from acclimate.examples import Unlabelled
 from acclimate.models.build import Build
-from acclimate.sgd import LocalSGD
+from acclimate.sgd import Group, LocalSGD, cross_entropy, trainable
 from acclimate.training.fedavg import FedAvg, Global
 from acclimate.training.fedmd import Consensus, FedMD, divergence
 
@@ -77,3 +78,20 @@ def test_fedmd_without_public_images_says_what_to_do():
     one = toys.client(toys.examples(8), BUILD, classes=3)
     with pytest.raises(ConfigError, match=r"public: 0\.1"):
         FedMD().client_update(Consensus({}, 0), one.start(), one)
+
+
+def test_fedmd_momentum_goes_on_from_public_images_to_own():
+    """Two fits of one step with a velocity in common are one fit of two steps; without it the second starts anew."""
+    one = toys.client(toys.examples(8), BUILD, classes=3)
+    start, loop = one.start(), LocalSGD(lr=0.1, batch_size=8, momentum=0.9, steps=1)
+
+    def after(loops, velocity):
+        net = one.net(start).eval()
+        group = Group(trainable(net), cross_entropy(net), velocity=velocity)
+        for loop in loops:
+            loop.fit([group], one.train, None)
+        return params.of(net)["head.weight"]
+
+    twice = after([replace(loop, steps=2)], None)
+    assert torch.equal(after([loop, loop], {}), twice)
+    assert not torch.equal(after([loop, loop], None), twice)
