@@ -97,3 +97,18 @@ class Unlabelled:
         """One pass over the images, in their order, as floats in [0, 1]."""
         for rows in self.rows.split(size):
             yield self.images.bytes(rows).float().div_(255)
+
+
+@dataclass(frozen=True)
+class Taught:
+    """Images without labels, and what somebody thinks of each instead."""
+
+    images: Unlabelled
+    thoughts: Tensor  # one row per image
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batches(self, size: int, rng: torch.Generator | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """One pass, always in order."""
+        yield from zip(self.images.batches(size), self.thoughts.split(size), strict=True)

@@ -49,12 +49,37 @@ def gradients(loss: Tensor, tensors: Mapping[str, Tensor]) -> Params:
     return dict(zip(tensors, found, strict=True))
 
 
-def descend(loss: Tensor, tensors: Mapping[str, Tensor], lr: float) -> None:
-    """One plain gradient step on the tensors, in place."""
-    found = gradients(loss, tensors)
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            tensor -= lr * found[name]
+def descend(
+    loss: Tensor, tensors: Mapping[str, Tensor], lr: float, weight_decay: float = 0.0, clip: float | None = None
+) -> None:
+    """One gradient step on the tensors, in place."""
+    step(tensors, gradients(loss, tensors), lr, weight_decay, clip)
+
+
+@torch.no_grad()
+def step(
+    tensors: Mapping[str, Tensor],
+    gradients: Mapping[str, Tensor],
+    lr: float,
+    weight_decay: float = 0.0,
+    clip: float | None = None,
+) -> None:
+    """Move the tensors along given gradients; `clip` is the largest norm of these, before the decay is added."""
+    found = gradients if clip is None else clipped(gradients, clip)
+    for name, tensor in tensors.items():
+        down = found[name].add(tensor, alpha=weight_decay) if weight_decay else found[name]
+        tensor -= lr * down
+
+
+def clipped(gradients: Mapping[str, Tensor], most: float) -> Params:
+    """The gradients, shortened to a norm of at most `most` over all of them together.
+
+    >>> clipped({"a": torch.tensor([3.0]), "b": torch.tensor([4.0])}, 10.0)
+    {'a': tensor([3.]), 'b': tensor([4.])}
+    """
+    norm = torch.stack([g.norm() for g in gradients.values()]).norm()
+    scale = (most / (norm + 1e-6)).clamp(max=1.0)
+    return {name: g * scale for name, g in gradients.items()}
 
 
 def select(params: Mapping[str, Tensor], keep: Callable[[str], bool]) -> Params:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acclimate.examples import Examples
 from acclimate.options import Count, Decay, NonNegative, Positive, PositiveShare
-from acclimate.params import Params
+from acclimate.params import Params, clipped
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # of a batch: its images and their labels
 
@@ -30,6 +29,15 @@ class Group(NamedTuple):
     lr: float | None = None
     momentum: float | None = None
     weight_decay: float | None = None
+    velocity: Params | None = None  # where momentum stands, changed in place: a second fit goes on with it
+
+
+class Batches(Protocol):
+    """What can be trained on: images and what goes with them, batch by batch."""
+
+    def __len__(self) -> int: ...
+
+    def batches(self, size: int, rng: torch.Generator | None = None) -> Iterator[tuple[Tensor, Tensor]]: ...
 
 
 class Fit(NamedTuple):
@@ -71,8 +79,8 @@ class LocalSGD:
     def fit(
         self,
         trained: nn.Module | Sequence[Group],
-        examples: Examples,
-        rng: torch.Generator,
+        examples: Batches,
+        rng: torch.Generator | None,
         loss: Loss | None = None,
         *,
         round: int = 0,
@@ -108,7 +116,7 @@ class LocalSGD:
         """What is left of every rate in a round."""
         return self.decay ** (round / self.decay_every) if self.decay != 1 else 1.0
 
-    def _batches(self, examples: Examples, rng: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self, examples: Batches, rng: torch.Generator | None) -> Iterator[tuple[Tensor, Tensor]]:
         epoch = 0
         while len(examples) and (epoch < self.epochs or self.steps is not None):
             yield from examples.batches(self.batch_size, rng)
@@ -123,7 +131,7 @@ class _Stepper:
         self.lr = (loop.lr if group.lr is None else group.lr) * loop.faded(round)
         self.momentum = loop.momentum if group.momentum is None else group.momentum
         self.weight_decay = loop.weight_decay if group.weight_decay is None else group.weight_decay
-        self.velocity: Params = {}
+        self.velocity: Params = {} if group.velocity is None else group.velocity
 
     @torch.no_grad()
     def step(self, gradients: Iterator[Tensor | None], correction: Mapping[str, Tensor] | None) -> None:
@@ -132,9 +140,7 @@ class _Stepper:
         if correction is not None:
             found = {name: g + correction[name] for name, g in found.items()}
         if self.clip is not None and found:
-            norm = torch.stack([g.norm() for g in found.values()]).norm()
-            scale = (self.clip / (norm + 1e-6)).clamp(max=1.0)
-            found = {name: g * scale for name, g in found.items()}
+            found = clipped(found, self.clip)
         for name, g in found.items():
             tensor = self.group.tensors[name]
             if self.weight_decay:

@@ -46,7 +46,7 @@ class Contrast:
         if previous is None:
             return x.new_zeros(())
         z = features(net, x)[0].flatten(1)
-        with _looking_back(net):
+        with looking_back(net):
             z_glob, z_prev = (features(net, x, given=old)[0].flatten(1) for old in (anchor, previous))
         similar = torch.stack([F.cosine_similarity(z, other) for other in (z_glob, z_prev)], 1) / self.temperature
         return -self.mu * similar.log_softmax(1)[:, 0].mean()  # eq. (3)
@@ -67,7 +67,7 @@ class SelfDistillation:
     ) -> Tensor:
         if previous is None:
             return x.new_zeros(())
-        with _looking_back(net):
+        with looking_back(net):
             teacher = features(net, x, given=previous)[1].div(self.temperature).log_softmax(-1)
         student = net(x).div(self.temperature).log_softmax(-1)
         divergence = F.kl_div(student, teacher, reduction="batchmean", log_target=True)  # KL(previous ‖ current)
@@ -75,7 +75,7 @@ class SelfDistillation:
 
 
 @contextmanager
-def _looking_back(net: nn.Module) -> Iterator[None]:
+def looking_back(net: nn.Module) -> Iterator[None]:
     """Without gradients, and in eval mode: an older model's batch statistics must not move."""
     training = net.training
     net.eval()

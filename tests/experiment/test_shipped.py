@@ -15,6 +15,10 @@ DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 PACKS = {
     "cifar10": ("cifar10_jpeg.npz",),
     "mnist": ("mnist.npz",),
+    "mnist-writers": ("mnist.npz", "mnist_writers.npz"),
+    "fashion-mnist": ("fashion_mnist.npz",),
+    "femnist": ("femnist.npz",),
+    "cifar100": ("cifar100.npz",),
     "writers": ("mnist.npz", "mnist_writers.npz"),
     "office-caltech10": ("office_caltech10_64.npz",),
     "pacs": ("pacs_64.npz",),
@@ -74,6 +78,8 @@ def smaller(whole, raw):
         small += [f"systems.{system.name}.phases.{i}.{key}" for i in range(len(own)) for key in ("rounds=1", few)]
         if system.adapter.name == "memo":  # a step for every image: few copies, and a grid of one
             small += [f"systems.{system.name}.adapter.copies=2", f"systems.{system.name}.tune.lr=[0.005]"]
+        counted = [i for i, phase in enumerate(own) if "steps" in phase.get("local", {})]
+        small += [f"systems.{system.name}.phases.{i}.local.steps=2" for i in counted]
     return small
 
 

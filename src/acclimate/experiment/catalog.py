@@ -52,6 +52,57 @@ TRAINING = {
         "Chen & Chao, ICLR 2022",
     ),
     "fedbn": Entry("acclimate.training.fedbn:FedBN", "keep normalisation layers on the client", "Li et al., ICLR 2021"),
+    "fedtta": Entry(
+        "acclimate.training.fedtta:FedTTA",
+        "a model and a loss without labels, trained together",
+        "Ye et al., SDM 2024",
+    ),
+    "fedtta-prox": Entry(
+        "acclimate.training.fedtta_prox:FedTTAProx",
+        "FedTTA whose base model stays general",
+        "Ye et al., SDM 2024",
+    ),
+    "afl": Entry("acclimate.training.afl:AFL", "the worst mixture of clients counts", "Mohri et al., ICML 2019"),
+    "fedgma": Entry(
+        "acclimate.training.fedgma:FedGMA",
+        "follow updates where clients agree on their sign",
+        "Tenison et al., 2022",
+    ),
+    "fedadg": Entry(
+        "acclimate.training.fedadg:FedADG",
+        "features drawn to a reference that a generator learns",
+        "Zhang et al., 2021",
+    ),
+    "fedsr": Entry(
+        "acclimate.training.fedsr:FedSR",
+        "a noisy representation, short and telling no more than the class",
+        "Nguyen et al., NeurIPS 2022",
+    ),
+    "pfl-sampled": Entry(
+        "acclimate.training.pfl_sampled:PFLSampled",
+        "FedPer; new clients get the head of somebody who trained",
+        "Ye et al., SDM 2024",
+    ),
+    "pfl-ensemble": Entry(
+        "acclimate.training.pfl_ensemble:PFLEnsemble",
+        "FedPer; new clients get the heads of all who trained",
+        "Ye et al., SDM 2024",
+    ),
+    "odpfl-hn": Entry(
+        "acclimate.training.odpfl_hn:ODPFLHN",
+        "a hypernetwork makes a model from a client's images",
+        "Amosy et al., 2021",
+    ),
+    "fedmd": Entry(
+        "acclimate.training.fedmd:FedMD",
+        "models of any size learn from each other's logits on public images",
+        "Li & Wang, 2019",
+    ),
+    "hetero-fedtta": Entry(
+        "acclimate.training.hetero_fedtta:HeteroFedTTA",
+        "FedTTA for models of any size, distilled on public images",
+        "Ye et al., SDM 2024",
+    ),
     "q-ffl": Entry("acclimate.training.qffl:QFFL", "give clients with high loss more say", "Li et al., ICLR 2020"),
 }
 
@@ -135,6 +186,24 @@ ADAPTERS = {
         "entropy steps, shared and mixed before the prediction",
         "Zhang et al., KDD 2024",
         grid={"lr": [1e-4, 1e-3, 1e-2], "trains": ["affine", "all"]},
+    ),
+    "fedtta": Entry("acclimate.adapters.fedtta:FedTTA", "one step down a learnt loss", "Ye et al., SDM 2024"),
+    "fedtta++": Entry(
+        "acclimate.adapters.fedtta_pp:FedTTAPlusPlus",
+        "steps down a learnt loss, stopped early by entropy",
+        "Ye et al., SDM 2024",
+        grid={"patience": [1, 3, 5]},
+    ),
+    "tent-upfl": Entry(
+        "acclimate.adapters.tent_upfl:TentUPFL",
+        "one entropy step on everything, over the whole client",
+        "Ye et al., SDM 2024",
+        grid={"lr": [0.01, 0.03, 0.1, 0.3]},
+    ),
+    "pfl-ensemble": Entry(
+        "acclimate.adapters.pfl_ensemble:PFLEnsemble",
+        "the mean prediction of all heads",
+        "Ye et al., SDM 2024",
     ),
 }
 
@@ -250,6 +319,12 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "bbse": {"phases": [{"name": "bbse", "rounds": 1}], "adapter": "bbse"},
     "eata": {"phases": [{"name": "eata", "rounds": 1}], "adapter": "eata"},
     "surgical": {"phases": [{"name": "surgical", "rounds": 1}], "adapter": "surgical"},
+    "fedtta": {"phases": [{"name": "fedtta", "rounds": 200}], "adapter": "fedtta"},
+    "fedtta-prox": {"phases": [{"name": "fedtta-prox", "rounds": 200}], "adapter": "fedtta"},
+    "fedtta++": {"phases": [{"name": "fedtta-prox", "rounds": 200}], "adapter": "fedtta++"},
+    "hetero-fedtta": {"phases": [{"name": "hetero-fedtta", "rounds": 1000}], "adapter": "fedtta"},
+    "hetero-tent": {"phases": [{"name": "fedmd", "rounds": 1000}], "adapter": "tent-upfl"},
+    "pfl-ensemble": {"phases": [{"name": "pfl-ensemble", "rounds": 200}], "adapter": "pfl-ensemble"},
     "tta-bn": {"adapter": {"name": "bn-adapt", "prior": 0, "unbiased": False}},  # of TSA: the batch's statistics alone
 }
 
