@@ -19,15 +19,15 @@ from acclimate.engine.seeds import seed_call
 from acclimate.experiment.catalog import ADAPTERS
 
 
-def made_plain(name):
-    """An adapter on a model of its own, as the engine would make it."""
-    model, needed = battery.knowledge(name)
+def made_plain(name, client=0):
+    """An adapter on a model of its own, as the engine would make it for a client."""
+    model, needed = battery.knowledge(name, client=client)
     return ADAPTERS[name].load()(params.load(battery.build()(), model), **needed)
 
 
-def made(name, *address):
+def made(name, *address, client=0):
     """The same; every call starts from the seed of an address."""
-    adapter = made_plain(name)
+    adapter = made_plain(name, client)
 
     def wrap(method):
         def call(x):
@@ -208,7 +208,7 @@ def test_adapter_reset_at_every_batch_is_a_new_adapter(name):
     for stream in people.streams:
         for t, slot in enumerate(stream.slots(7)):
             batch = people.examples(slot.parts[0])
-            adapter = made(name, 5, "test", t, stream.client, stream.name, "forward")
+            adapter = made(name, 5, "test", t, stream.client, stream.name, "forward", client=stream.client)
             correct = float((adapter(batch.x).argmax(-1) == batch.y).sum())
             alone.append((stream.client, stream.name, t, slot.shift, "correct", correct))
     assert [row for row in reset if row[4] == "correct"] == sorted(alone)
