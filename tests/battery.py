@@ -10,7 +10,7 @@ from acclimate.engine.executor import Serial
 from acclimate.engine.known import Known
 from acclimate.engine.roster import roster
 from acclimate.engine.train import train
-from acclimate.experiment.catalog import ADAPTERS, AGGREGATORS, CALIBRATION, MODELS, PHASES, TRAINING
+from acclimate.experiment.catalog import ADAPTERS, AGGREGATORS, CALIBRATION, MODELS, PHASES, ROOMS, TRAINING
 from acclimate.models.build import Build
 from acclimate.scenarios.twofold import Twofold
 
@@ -49,11 +49,20 @@ def trained(make=None):
     return Known([run_phase("fedavg", rounds=2, make=make)])
 
 
+def calibrated(adapter, make=None):
+    """Everything an adapter needs: what the training and the calibration in files of its name give."""
+    return made_by(ADAPTERS[adapter].file, ("training", "calibration"), make)
+
+
+def prepared(calibration, make=None):
+    """What a calibration needs: a model, and what the training in a file of its name gives besides."""
+    return made_by(CALIBRATION[calibration].file, ("training",), make)
+
+
 @cache
-def calibrated(make=None):
-    """Everything any adapter needs."""
-    outcomes = [run_phase(name, rounds=1, make=make) for name in CALIBRATION]
-    return Known([*trained(make).outcomes, *outcomes])
+def made_by(file, rooms, make):
+    names = [name for room in rooms for name, entry in ROOMS[room].items() if entry.file == file]
+    return Known([*trained(make).outcomes, *(run_phase(name, rounds=1, cohort="all", make=make) for name in names)])
 
 
 def run_phase(name, *, rounds, cohort=3, make=None, **more):
@@ -66,7 +75,7 @@ def run_phase(name, *, rounds, cohort=3, make=None, **more):
         seed=5,
         make=make,
         position=0 if trains else 1,
-        known=Known() if trains else trained(make),
+        known=Known() if trains else prepared(name, make),
         **more,
     )
 
@@ -95,7 +104,7 @@ def run_test(adapter, aggregator=None, *, known=None, seconds=0, **more):
     return run_adapter(
         AdapterRecipe(ADAPTERS[adapter].load(), options),
         AGGREGATORS[aggregator].load()() if aggregator else None,
-        known=known or calibrated(),
+        known=known or calibrated(adapter),
         seconds=seconds,
         seed=5,
         **{key: value for key, value in more.items() if key in named},

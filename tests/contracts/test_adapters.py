@@ -15,9 +15,9 @@ from acclimate.engine.seeds import seed_call
 from acclimate.experiment.catalog import ADAPTERS
 
 
-def made(name, *address):
-    """An adapter on a model of its own, as the engine would make it; every call starts from the seed of an address."""
-    target, known = ADAPTERS[name].load(), battery.calibrated().of(None)
+def made(name, *address, client=0):
+    """A client's adapter on a model of its own, as the engine would make it; calls start from an address's seed."""
+    target, known = ADAPTERS[name].load(), battery.calibrated(name).of(client)
     net = params.load(battery.build()(), known["model"])
     adapter = target(net, **{need: known[need] for need in target.needs})
 
@@ -161,7 +161,7 @@ def test_adapter_reset_at_every_batch_is_a_new_adapter(name):
     for stream in people.streams:
         for t, slot in enumerate(stream.slots(7)):
             batch = people.examples(slot.parts[0])
-            adapter = made(name, 5, "test", t, stream.client, stream.name, "forward")
+            adapter = made(name, 5, "test", t, stream.client, stream.name, "forward", client=stream.client)
             correct = float((adapter(batch.x).argmax(-1) == batch.y).sum())
             alone.append((stream.client, stream.name, t, slot.shift, "correct", correct))
     assert [row for row in reset if row[4] == "correct"] == sorted(alone)
@@ -169,7 +169,7 @@ def test_adapter_reset_at_every_batch_is_a_new_adapter(name):
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_leaves_the_live_model_reusable(name):
-    known = battery.calibrated().of(None)
+    known = battery.calibrated(name).of(0)
     live, target = Live(Extending(battery.build())), ADAPTERS[name].load()
     x, y, _ = batches()
     untouched = live(known["model"]).eval()(x)
@@ -204,7 +204,7 @@ def test_adapter_handles_a_batch_of_one(name):
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_wraps_a_model_the_package_has_never_seen(name):
-    known = battery.calibrated(stranger).of(None)
+    known = battery.calibrated(name, stranger).of(0)
     model, x = params.load(stranger(), known["model"]), batches()[0]
     before = trees.dump(params.of(model))
     adapted = ac.wrap(model, name, **{need: known[need] for need in ADAPTERS[name].load().needs})

@@ -98,14 +98,14 @@ def test_phase_exports_differ_from_client_to_client_only_where_declared(name):
 def test_phase_leaves_what_it_is_given_alone(name):
     """Messages serve all clients of a process, and the server's state is what was saved."""
     algorithm, people = PHASES[name].load()(), battery.population()
-    known = Known() if name in TRAINING else battery.trained()
+    known = Known() if name in TRAINING else battery.prepared(name)
     training = Training(algorithm, battery.build(), 5, 0, tuple(people.source), known.exports)
     trainee = Trainee(training, people)
     server = algorithm.init(training.task(people.classes, people.shape))
     before = trees.dump(server)
     message = Shared(algorithm.broadcast(server, 0))
     sent = trees.dump(message.read())
-    folded = trainee.fold([(part, trainee.do(part)) for part in [Part(0, 1, message, None)]])
+    folded = trainee.fold([(part, trainee.do(part)) for part in [Part(0, 1, message, None, known.own(0))]])
     assert trees.dump(message.read()) == sent
     algorithm.server_update(server, folded.replies)
     algorithm.export(algorithm.release(server, 0), folded.states[0].open() if 0 in folded.states else None, 0)

@@ -21,6 +21,11 @@ class Entry:
     paper: str = ""
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # what `tune: true` tries
 
+    @property
+    def file(self) -> str:
+        """The name of its file; the halves of a method have the same in several rooms."""
+        return self.target.partition(":")[0].rpartition(".")[2]
+
     def load(self) -> Any:
         """The class itself."""
         module, _, name = self.target.partition(":")
@@ -52,6 +57,9 @@ TRAINING = {
         "Chen & Chao, ICLR 2022",
     ),
     "fedbn": Entry("acclimate.training.fedbn:FedBN", "keep normalisation layers on the client", "Li et al., ICLR 2021"),
+    "btfl": Entry(
+        "acclimate.training.btfl:BTFL", "FedAvg, and a personal head for each client", "Zhou & Liu, KDD 2025"
+    ),
     "q-ffl": Entry("acclimate.training.qffl:QFFL", "give clients with high loss more say", "Li et al., ICLR 2020"),
 }
 
@@ -61,6 +69,11 @@ CALIBRATION = {
         "acclimate.calibration.bbse:BBSE",
         "the confusion matrix on source validation data",
         "Lipton et al., ICML 2018",
+    ),
+    "btfl-densities": Entry(
+        "acclimate.calibration.btfl:BTFL",
+        "densities of discretised features and average entropies",
+        "Zhou & Liu, KDD 2025",
     ),
     "eata": Entry(
         "acclimate.calibration.eata:EATA",
@@ -136,6 +149,12 @@ ADAPTERS = {
         "entropy steps, shared and mixed before the prediction",
         "Zhang et al., KDD 2024",
         grid={"lr": [1e-4, 1e-3, 1e-2], "trains": ["affine", "all"]},
+    ),
+    "btfl": Entry(
+        "acclimate.adapters.btfl:BTFL",
+        "mix a personal and the global head by a Bayesian chance of external data",
+        "Zhou & Liu, KDD 2025",
+        grid={"lam": [5.0, 10.0, 16.0, 20.0]},
     ),
 }
 
@@ -227,6 +246,7 @@ PHASES = {**TRAINING, **CALIBRATION}
 SYSTEMS: dict[str, dict[str, Any]] = {
     "atp": {"phases": [{"name": "atp", "rounds": 400}], "adapter": "atp"},
     "bbse": {"phases": [{"name": "bbse", "rounds": 1}], "adapter": "bbse"},
+    "btfl": {"phases": [{"name": "btfl-densities", "rounds": 1}], "adapter": "btfl"},
     "eata": {"phases": [{"name": "eata", "rounds": 1}], "adapter": "eata"},
     "surgical": {"phases": [{"name": "surgical", "rounds": 1}], "adapter": "surgical"},
     "tta-bn": {"adapter": {"name": "bn-adapt", "prior": 0, "unbiased": False}},  # of TSA: the batch's statistics alone
