@@ -35,14 +35,19 @@ class BTFL(Algorithm[Global, Tensor]):
     head: Literal["kept", "global"] = "kept"
     l1: NonNegative = 0.0  # σ
 
+    def prior(self, client: Client) -> Tensor | float:
+        """What is added to the shared model's logits while it trains."""
+        return 0.0
+
     def loss(self, net: nn.Module, client: Client) -> Loss:
         """What the shared model goes down."""
+        prior = self.prior(client)
 
         def loss(x: Tensor, y: Tensor) -> Tensor:
             if not self.l1:
-                return F.cross_entropy(net(x), y)
+                return F.cross_entropy(net(x) + prior, y)
             z, logits = features(net, x)
-            return F.cross_entropy(logits, y) + self.l1 * z.abs().sum() / len(y)
+            return F.cross_entropy(logits + prior, y) + self.l1 * z.abs().sum() / len(y)
 
         return loss
 
