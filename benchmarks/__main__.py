@@ -6,14 +6,14 @@ import os
 import time
 
 from acclimate.errors import MissingData
-from benchmarks import atp, corruptions, exchange, many_clients, training, tsa
+from benchmarks import atp, btfl, corruptions, exchange, many_clients, training, tsa
 from benchmarks.measure import busy
 
 
 def main() -> None:
     start, others = time.perf_counter(), busy()
     print(f"{os.cpu_count()} cores, of which other programs keep {others:.1f} busy")
-    lines = [*training.run(), *atp.run(), *tsa.run(), *exchange.run(), *many_clients.run()]
+    lines = [*training.run(), *atp.run(), *btfl.run(), *tsa.run(), *exchange.run(), *many_clients.run()]
     print(f"\n{'median and range of interleaved runs':<68} {'median':>6}   {'range':<16} required")
     for line in lines:
         print(line)

@@ -43,8 +43,8 @@ def test_fedthe_with_a_running_mean_of_all_images_equals_the_golden_vectors():
 
 def test_fedthe_first_step_by_hand():
     """Heads that contradict each other: λ_s = cos((1, 0), (0, 1)) ≈ 0, so only features count. z = 1 is at distance 1
-    of the global mean and 3 of the local one: e rises. Adam's first step moves both weights by lr = 0.1, to (1.1, 0.9), so
-    that e = σ(0.2).
+    of the global mean and 3 of the local one: e rises. Adam's first step moves both weights by lr = 0.1, to (1.1, 0.9):
+    e = σ(0.2).
     """
     one = made([[50.0], [-50.0]], [[-50.0], [50.0]], [4.0], [2.0], steps=1)
     one(torch.ones(1, 1, 1, 1, dtype=torch.float64))

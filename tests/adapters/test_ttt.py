@@ -24,7 +24,7 @@ def test_rotations_are_quarter_turns():
 
 
 def test_ttt_step_by_hand():
-    """Body b = 1 (one pixel, so that all turns look alike), rotation head (1, 0, 0, 0), x = 2: p = e²/(e² + 3) for turn 0.
+    """Body b = 1 (one pixel: all turns look alike), rotation head (1, 0, 0, 0), x = 2: p = e²/(e² + 3) for turn 0.
 
     The mean loss is ln(e^{2b} + 3) − 2b/4, its slope in b 2 p − ½; lr 0.1. The head of classes stays.
     """

@@ -19,14 +19,14 @@ def test_knn_per_stores_training_features_with_their_labels():
     assert (own["k"], own["share"]) == (1, 0.3)
 
 
-@pytest.mark.parametrize(("head", "expected"), [([2.0, -2.0], 0.0), ([-1.0, 1.0], 0.9)])
+@pytest.mark.parametrize(("head", "expected"), [([2.0, -2.0], 0.0), ([-1.0, 1.0], 0.5)])
 def test_knn_per_trusts_its_memory_where_the_model_is_wrong(head, expected):
-    """Right with the first head whatever λ: the smallest. The second is wrong: σ(2 · 0.8) = 0.83 for the wrong class, so
-    that the neighbour wins from λ > 0.4 on; the first λ that is right both times is 0.5 for 0.8 and 0.5 for 0.9.
+    """The first head is right whatever λ, so λ is 0. The second gives the wrong class σ(2 · 0.8) = 0.83 and
+    σ(2 · 0.9) = 0.86; the neighbour, λ, outweighs (1 − λ) (2 · 0.86 − 1) from λ = 0.42 on: 0.5.
     """
     validation = toys.Fixed([0.8, -0.9], [0, 1])
     own = toys.play(KNNPer(k=1), [client(head, validation)]).states[0]
-    assert own["share"] == (expected if expected == 0 else 0.5)
+    assert own["share"] == expected
 
 
 def test_knn_per_gives_nothing_to_others():

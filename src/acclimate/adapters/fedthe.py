@@ -95,10 +95,8 @@ class FedTHE(Adapter):
         with torch.enable_grad():
             for _ in range(self.steps):
                 e = w.softmax(1)[:, 0]
-                aligned = e * far_g + (1 - e) * far_l  # L_FA
-                loss = (
-                    similarity * entropy(p.lerp(g, e[:, None])) + (1 - similarity) * aligned
-                )  # λ_s L_EM + (1 − λ_s) L_FA
+                sure, near = entropy(p.lerp(g, e[:, None])), e * far_g + (1 - e) * far_l  # L_EM and L_FA
+                loss = similarity * sure + (1 - similarity) * near
                 (w.grad,) = torch.autograd.grad(loss.mean(), [w])
                 if w.grad.norm() < 1e-5:
                     break

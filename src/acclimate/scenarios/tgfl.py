@@ -19,7 +19,8 @@ class TGFL(Scenario):
     `ind`: its own test images; `ind-shifted`: those corrupted; `exd`: as many from other clients' test images;
     `exd-shifted`: those corrupted; `mix`: equal parts of the four, shuffled. With `natural: cifar10.1` half of each
     shifted stream is CIFAR-10.1, dealt by the clients' label histograms; without it (the default, as it is not always
-    at hand) they are corrupted images only. Corruption: one of 15 per image, severity 5.
+    at hand) they are corrupted images only. Corruption: one of 15 per image, severity 5. `most` takes
+    so many images in all.
     """
 
     data: str = "cifar10"
@@ -27,11 +28,14 @@ class TGFL(Scenario):
     alpha: Positive = 0.1
     severity: Count = 5
     natural: str | None = None
+    most: Count | None = None
 
     def plan(self, seed: int) -> Plan:
         dataset, rng = sources.load(self.data), np.random.default_rng([seed, 7])
         split = dataset.columns.get("split", np.zeros(len(dataset.labels)))
         pool = np.flatnonzero(split == 0)
+        if self.most is not None:
+            pool = rng.choice(pool, min(self.most, len(pool)), replace=False)
         extra: list[partition.Rows] = [pool[:0]] * self.clients
         if self.natural is not None:
             dataset = sources.combine((self.data, self.natural), dataset.images.shape[1], dataset.images.shape[0])
