@@ -43,12 +43,17 @@ def by_quadrature(a: float, b: float, log_tau: Floats) -> Floats:
     return shares
 
 
-def by_trapezoid(a: float, b: float, tau: Floats) -> Floats:
-    """The same as BTFL's authors take it: 100 points of [0.01, 0.99], so that a part of the distribution is missing."""
+def by_trapezoid(a: float, b: float, log_tau: Floats, squash: float) -> Floats:
+    """The same as BTFL's authors take it: τ drawn into [1 / (1 + squash), 1 + squash], and 100 points of [0.01, 0.99].
+
+    The part of the distribution that is left out is missing from the result.
+    """
+    grown = 1 + squash * np.tanh(np.expm1(np.minimum(np.abs(log_tau), 50.0)))
+    tau = np.where(log_tau < 0, 1 / grown, grown)[:, None]
     m = np.linspace(0.01, 0.99, 100)
     pdf = np.exp((a - 1) * np.log(m) + (b - 1) * np.log1p(-m) - betaln(a, b))
     pdf[[0, -1]] /= 2
-    shares: Floats = (m / (m + (1 - m) * tau[:, None])) @ pdf * (m[1] - m[0])
+    shares: Floats = (m / (m + (1 - m) * tau)) @ pdf * (m[1] - m[0])
     return shares
 
 

@@ -101,7 +101,7 @@ def test_btfl_weight_of_any_prior_is_a_share(a, b, log_tau):
 
 def test_btfl_trapezoid_misses_the_ends():
     """A flat prior and τ = 1: the mean over [0.01, 0.99] is 0.49 instead of 0.5."""
-    assert by_trapezoid(1.0, 1.0, np.array([1.0]))[0] == pytest.approx(0.49)
+    assert by_trapezoid(1.0, 1.0, np.zeros(1), 4.0)[0] == pytest.approx(0.49)
 
 
 def by_hand(**options):

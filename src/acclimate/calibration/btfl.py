@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,7 +67,7 @@ class BTFL(Algorithm[Total, "Own | None"]):
         zeros, sums = torch.zeros((), dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
         for x, _ in client.train.batches(500):
             z, g = features(net, x)
-            zeros = zeros + (z.tanh() <= 0.5).double().sum(0)  # ẑ = Round[tanh z] = 0, eq. (5)
+            zeros = zeros + (z <= math.atanh(0.5)).double().sum(0)  # ẑ = Round[tanh z] = 0, eq. (5)
             heads = torch.stack([F.linear(z, client.known["head"]), g])
             sums += entropy(heads.double()).sum(1)
         return Own((zeros + self.smoothing) / (n + 2 * self.smoothing), sums / n)
