@@ -35,7 +35,7 @@ class TTT(Adapter):
         return self.body
 
     def adapt(self, x: Tensor) -> None:
-        for _ in range(self.steps):
+        for _ in range(self.steps if self.body else 0):  # a model may be nothing but a head
             with torch.enable_grad():
                 loss = rotation_loss(self.net, self.turns, x)  # l_s(x; θ_s, θ_e), eq. (4)
             params.descend(loss, self.body, self.lr)
