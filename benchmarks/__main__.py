@@ -6,7 +6,7 @@ import os
 import time
 
 from acclimate.errors import MissingData
-from benchmarks import atp, augment, corruptions, exchange, fedtta, many_clients, training, tsa
+from benchmarks import atp, augment, btfl, corruptions, exchange, fedtta, many_clients, training, tsa
 from benchmarks.measure import busy
 
 
@@ -17,6 +17,7 @@ def main() -> None:
         *training.run(),
         *atp.run(),
         *fedtta.run(),
+        *btfl.run(),
         *augment.run(),
         *tsa.run(),
         *exchange.run(),

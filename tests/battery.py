@@ -56,19 +56,17 @@ def trained(make=None):
 
 @cache
 def knowing(adapter, make=None):
-    """What an adapter of the catalog needs, by the phases that export it: a training, then calibrations."""
-    wanted, phases = {"model", *ADAPTERS[adapter].load().needs}, []
-    while lacking := {name for name in wanted if not any(name in PHASES[p].load()().exports for p in phases)}:
-        training = max(TRAINING, key=lambda p: len(lacking & set(TRAINING[p].load()().exports)))  # the first of equals
-        name = training if "model" in lacking else next(p for p in CALIBRATION if lacking & set(exports(p)))
-        phases.append(name)
-        wanted |= set(PHASES[name].load()().needs)
-    known = Known()
-    for name in sorted(phases, key=lambda name: name not in TRAINING):
-        shared = name == "fedavg"
-        outcome = (
-            trained(make).outcomes[0] if shared else run_phase(name, rounds=1, cohort="all", make=make, known=known)
-        )
+    """What an adapter of the catalog needs, by the phases that export it: one training, then calibrations."""
+    wanted, calibrations = ["model", *ADAPTERS[adapter].load().needs], []
+    for name in wanted:  # grows by what calibrations need in turn
+        for phase in CALIBRATION:
+            if name in exports(phase) and phase not in calibrations:
+                calibrations.insert(0, phase)
+                wanted += PHASES[phase].load()().needs
+    training = max(TRAINING, key=lambda phase: len(set(wanted) & set(exports(phase))))  # the first of equals
+    known = trained(make) if training == "fedavg" else Known([run_phase(training, rounds=1, cohort="all", make=make)])
+    for phase in calibrations:
+        outcome = run_phase(phase, rounds=1, cohort="all", make=make, known=known)
         known = Known([*known.outcomes, outcome])
     return known
 

@@ -35,7 +35,7 @@ def documented():
 @pytest.mark.parametrize("room", ROOMS_OF_METHODS)
 def test_every_file_of_a_room_is_in_the_catalog(room):
     files = {path.name for path in (PACKAGE / room).glob("*.py")} - {"__init__.py"} - SHARED
-    listed = {entry.target.partition(":")[0].rpartition(".")[2] + ".py" for entry in ROOMS[room].values()}
+    listed = {f"{entry.file}.py" for entry in ROOMS[room].values()}
     assert files == listed
 
 

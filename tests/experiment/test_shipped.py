@@ -33,7 +33,7 @@ TINY = {
     "upfl": {"data": "cifar10", "clients": 100, "test_share": 0.05},
     "upfl-rotation": {},
     "ttfl": {"clients": 4, "groups": 2, "slots": 1, "most": 500},
-    "tgfl": {"clients": 10},
+    "tgfl": {"clients": 10, "most": 600},
     "domain-shift": {"most": 60, "most_test": 30},
     "writers": {"most_source": 5, "most_new": 5},
     "timetable": {"per_segment": 5},
@@ -69,17 +69,18 @@ def smaller(whole, raw):
             small += [f"{place}.{key}={value}" for key, value in TINY[chosen.name].items() if key != "data"]
     if whole.model.name.startswith("resnet"):  # not tiny: MEMO steps through all its parameters for every image
         small += ["model=shallow-cnn"]
-    few = f"cohort={1 if whole.scenario.name == 'ttfl' else 2}"
+    few = f"cohort={ {'ttfl': 1, 'tgfl': 'all'}.get(whole.scenario.name, 2) }"  # those tested may have to have trained
     for i, phase in enumerate(raw.get("phases", [])):
         small += [f"phases.{i}.{key}" for key in ("rounds=1", "keep_every=1", few)]
         small += [f"phases.{i}.local.epochs=1"] if "local" in phase else []
     for given, system in zip(raw["systems"], whole.systems, strict=True):
         own = given.get("phases", []) if isinstance(given, dict) else []
         small += [f"systems.{system.name}.phases.{i}.{key}" for i in range(len(own)) for key in ("rounds=1", few)]
-        if system.adapter.name == "memo":  # a step for every image: few copies, and a grid of one
-            small += [f"systems.{system.name}.adapter.copies=2", f"systems.{system.name}.tune.lr=[0.005]"]
-        counted = [i for i, phase in enumerate(own) if "steps" in phase.get("local", {})]
-        small += [f"systems.{system.name}.phases.{i}.local.steps=2" for i in counted]
+        if system.adapter.name == "memo" and isinstance(given, dict) and "tune" in given:  # slow: a grid of one
+            small += [f"systems.{system.name}.tune.lr=[0.005]"]
+        counted = {i: "steps=2" if "steps" in p["local"] else "epochs=1" for i, p in enumerate(own) if "local" in p}
+        small += [f"systems.{system.name}.phases.{i}.local.{few_steps}" for i, few_steps in counted.items()]
+        small += [f"systems.{system.name}.adapter.copies=2"] if "copies" in system.adapter.options else []
     return small
 
 

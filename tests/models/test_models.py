@@ -2,6 +2,7 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import toys
@@ -13,6 +14,7 @@ from acclimate.models.head import features, head_of, signature
 from acclimate.models.mlp import MLP
 from acclimate.models.normalise import Normalise
 from acclimate.models.shallow_cnn import ShallowCNN
+from acclimate.models.simple_cnn import SimpleCNN
 
 
 def size(net: nn.Module) -> int:
@@ -162,3 +164,19 @@ def test_before_each_sees_the_input_of_every_layer():
         net(torch.tensor([0.0, 2.0]).view(2, 1, 1, 1))
     net(torch.zeros(2, 1, 1, 1))
     assert seen == {"1": [[0.0], [2.0]]}
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": True, "batch_norm": True}])
+def test_simple_cnn_pools_first_and_gives_the_same_bits(options):
+    torch.manual_seed(0)
+    net = SimpleCNN(10, (3, 32, 32), nn.Identity(), **options).to(memory_format=torch.channels_last)
+    x, y = torch.randn(16, 3, 32, 32).contiguous(memory_format=torch.channels_last), torch.arange(16) % 10
+
+    def as_written(x):
+        x = F.max_pool2d(F.relu(net.bn1(net.conv1(x))), 2)
+        x = F.max_pool2d(F.relu(net.bn2(net.conv2(x))), 2)
+        return net.head(F.relu(net.hidden(x.flatten(1))))
+
+    found = [torch.autograd.grad(F.cross_entropy(f(x), y), list(net.parameters())) for f in (net, as_written)]
+    assert torch.equal(net(x), as_written(x))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

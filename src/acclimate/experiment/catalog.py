@@ -21,6 +21,11 @@ class Entry:
     paper: str = ""
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # what `tune: true` tries
 
+    @property
+    def file(self) -> str:
+        """The name of its file; the halves of a method have the same in several rooms."""
+        return self.target.partition(":")[0].rpartition(".")[2]
+
     def load(self) -> Any:
         """The class itself."""
         module, _, name = self.target.partition(":")
@@ -103,6 +108,18 @@ TRAINING = {
         "FedTTA for models of any size, distilled on public images",
         "Ye et al., SDM 2024",
     ),
+    "btfl": Entry(
+        "acclimate.training.btfl:BTFL", "FedAvg, and a personal head for each client", "Zhou & Liu, KDD 2025"
+    ),
+    "fedthe": Entry(
+        "acclimate.training.fedthe:FedTHE",
+        "a model for balanced classes, and a personal head for each client",
+        "Jiang & Lin, ICLR 2023",
+    ),
+    "finetune": Entry(
+        "acclimate.training.finetune:FineTune", "go on training on every client alone: FedAvg+FT", "Yu et al., 2020"
+    ),
+    "ttt": Entry("acclimate.training.ttt:TTT", "FedAvg of classes and rotations together", "Sun et al., ICML 2020"),
     "q-ffl": Entry("acclimate.training.qffl:QFFL", "give clients with high loss more say", "Li et al., ICLR 2020"),
 }
 
@@ -113,10 +130,25 @@ CALIBRATION = {
         "the confusion matrix on source validation data",
         "Lipton et al., ICML 2018",
     ),
+    "btfl-densities": Entry(
+        "acclimate.calibration.btfl:BTFL",
+        "densities of discretised features and average entropies",
+        "Zhou & Liu, KDD 2025",
+    ),
     "eata": Entry(
         "acclimate.calibration.eata:EATA",
         "the Fisher information of scales and shifts on source validation data",
         "Niu et al., ICML 2022",
+    ),
+    "fedthe-means": Entry(
+        "acclimate.calibration.fedthe:FedTHE",
+        "mean features of each client and of all",
+        "Jiang & Lin, ICLR 2023",
+    ),
+    "knn-per": Entry(
+        "acclimate.calibration.knn_per:KNNPer",
+        "a memory of each client's training features",
+        "Marfoq et al., ICML 2022",
     ),
     "surgical": Entry(
         "acclimate.calibration.surgical:Surgical",
@@ -204,6 +236,30 @@ ADAPTERS = {
         "acclimate.adapters.pfl_ensemble:PFLEnsemble",
         "the mean prediction of all heads",
         "Ye et al., SDM 2024",
+    ),
+    "btfl": Entry(
+        "acclimate.adapters.btfl:BTFL",
+        "mix a personal and the global head by a Bayesian chance of external data",
+        "Zhou & Liu, KDD 2025",
+        grid={"lam": [5.0, 10.0, 16.0, 20.0]},
+    ),
+    "fedthe": Entry(
+        "acclimate.adapters.fedthe:FedTHE",
+        "learn the weights of a personal and the global head for each image",
+        "Jiang & Lin, ICLR 2023",
+        grid={"lr": [0.01, 0.1], "steps": [6, 20]},
+    ),
+    "knn-per": Entry(
+        "acclimate.adapters.knn_per:KNNPer",
+        "ask the nearest training images of the client too",
+        "Marfoq et al., ICML 2022",
+        grid={"share": [None, 0.1, 0.5, 0.9]},
+    ),
+    "ttt": Entry(
+        "acclimate.adapters.ttt:TTT",
+        "train all but the head to tell rotations, on every batch",
+        "Sun et al., ICML 2020",
+        grid={"lr": [1e-4, 1e-3, 1e-2]},
     ),
 }
 
@@ -317,6 +373,10 @@ NESTED: dict[str, dict[str, Entry]] = {
 SYSTEMS: dict[str, dict[str, Any]] = {
     "atp": {"phases": [{"name": "atp", "rounds": 400}], "adapter": "atp"},
     "bbse": {"phases": [{"name": "bbse", "rounds": 1}], "adapter": "bbse"},
+    "btfl": {"phases": [{"name": "btfl-densities", "rounds": 1}], "adapter": "btfl"},
+    "fedthe": {"phases": [{"name": "fedthe-means", "rounds": 1}], "adapter": "fedthe"},
+    "fedthe-plus": {"phases": [{"name": "fedthe-means", "rounds": 1}], "adapter": {"name": "fedthe", "tune_steps": 3}},
+    "knn-per": {"phases": [{"name": "knn-per", "rounds": 1}], "adapter": "knn-per"},
     "eata": {"phases": [{"name": "eata", "rounds": 1}], "adapter": "eata"},
     "surgical": {"phases": [{"name": "surgical", "rounds": 1}], "adapter": "surgical"},
     "fedtta": {"phases": [{"name": "fedtta", "rounds": 200}], "adapter": "fedtta"},

@@ -34,11 +34,14 @@ class TGFL(Scenario):
     severity: Count = 5
     natural: str | None = None
     size: Count | None = None
+    most: Count | None = None  # images in all, drawn from the training set
 
     def plan(self, seed: int) -> Plan:
         dataset, rng = sources.load(self.data, self.size), np.random.default_rng([seed, 7])
         pool = np.flatnonzero(dataset.columns.get("split", np.zeros(len(dataset.labels))) == 0)
         pool = pool[np.sort(np.unique(twins(dataset)[pool], return_index=True)[1])]  # one of each where some are equal
+        if self.most is not None:
+            pool = rng.choice(pool, min(self.most, len(pool)), replace=False)
         dataset, pool, other = self._natural(dataset, pool)
         parts = partition.balanced_dirichlet(dataset.labels, pool, self.clients, dataset.classes, self.alpha, rng)
         extra = [other] * self.clients

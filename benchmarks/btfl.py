@@ -1,0 +1,89 @@
+"""What BTFL, FedTHE, TTT and MEMO cost beyond a forward pass of the simple CNN, in forward passes of the same batch.
+
+Processor time of this thread, not the clock on the wall: other programs slow all sides, but do not count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from acclimate.adapters.btfl import BTFL
+from acclimate.adapters.fedthe import FedTHE
+from acclimate.adapters.memo import MEMO
+from acclimate.adapters.ttt import TTT
+from acclimate.contracts import Adapter
+from acclimate.models.build import Build
+from acclimate.models.rotation import rotation_head
+from acclimate.models.simple_cnn import SimpleCNN
+from acclimate.params import of
+from benchmarks.measure import Line, interleave
+
+LIMITS = {1: 1.0, 32: 0.1}  # batch size → what BTFL may cost, in forward passes
+CALLS = {1: 40, 32: 3}  # in one turn; short turns, so that neighbours meet the same weather
+
+
+def run(repeats: int = 9) -> list[Line]:
+    torch.set_num_threads(1)
+    return [line for size in LIMITS for line in _compare(size, repeats)]
+
+
+def _compare(size: int, repeats: int) -> list[Line]:
+    torch.manual_seed(0)
+    build = Build(SimpleCNN, 10, (3, 32, 32), (0.5,) * 3, (0.25,) * 3)
+    x = torch.rand(size, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    plain = build().eval()
+
+    @torch.no_grad()
+    def forward() -> None:
+        for _ in range(CALLS[size]):
+            plain(x)
+
+    slow = {
+        "FedTHE, 20 steps": _repeated(_fedthe(build()), x, 1),
+        "TTT, 1 step": _repeated(_ttt(build()), x, 1),
+        "MEMO, 32 copies": _repeated(MEMO(build(), copies=32), x, 1),
+    }
+    for side in (forward, *slow.values()):
+        side()
+    fast = interleave(
+        {"forward": forward, "BTFL": _repeated(_btfl(build()), x, CALLS[size])}, 10 * repeats, clock=time.thread_time
+    )
+    taken = interleave({"forward": forward, **slow}, repeats, clock=time.thread_time)
+    one = sorted(fast["forward"])[len(fast["forward"]) // 2] / CALLS[size]
+    print(f"simple CNN, batch {size}, one thread: a forward pass takes {1e3 * one:.2f} ms")
+    lines = [_beyond("BTFL", size, fast["BTFL"], CALLS[size], fast["forward"], LIMITS[size])]
+    return lines + [_beyond(name, size, taken[name], 1, taken["forward"], None) for name in slow]
+
+
+def _beyond(name: str, size: int, seconds: list[float], calls: int, forward: list[float], limit: float | None) -> Line:
+    """What a call costs beyond a forward pass of its neighbouring turn, in forward passes."""
+    ratios = sorted(a / calls / (b / CALLS[size]) - 1 for a, b in zip(seconds, forward, strict=True))
+    spread = ratios[len(ratios) // 2], ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
+    what = f"{name}, batch {size}: beyond a forward pass, in forward passes"
+    return Line(what, *spread, "-") if limit is None else Line(what, *spread, f"< {limit}", spread[0] < limit)
+
+
+def _repeated(adapter: Adapter, x: torch.Tensor, calls: int) -> Callable[[], None]:
+    def side() -> None:
+        for _ in range(calls):
+            adapter(x)
+
+    return side
+
+
+def _btfl(net: nn.Module) -> Adapter:
+    densities = {"local": torch.rand(64) * 0.8 + 0.1, "global": torch.rand(64) * 0.8 + 0.1}
+    entropies = {"local": torch.tensor(0.5), "global": torch.tensor(1.0)}
+    return BTFL(net, head=torch.randn(10, 64) * 0.1, densities=densities, entropies=entropies)
+
+
+def _fedthe(net: nn.Module) -> Adapter:
+    return FedTHE(net, head=torch.randn(10, 64) * 0.1, means={"local": torch.rand(64), "global": torch.rand(64)})
+
+
+def _ttt(net: nn.Module) -> Adapter:
+    return TTT(net, rotation=of(rotation_head(net)))
