@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate import params
-from acclimate.adapters.memo import crops, marginal_entropy
+from acclimate.adapters.memo import crops, marginal_entropy, mirrored
 from acclimate.contracts import Adapter
 from acclimate.losses import entropy
 from acclimate.models.head import features, head_of
@@ -109,7 +109,8 @@ class FedTHE(Adapter):
         for _ in range(self.tune_steps):
             tensors = {name: tensor.detach().clone().requires_grad_() for name, tensor in tensors.items()}
             with torch.enable_grad():
-                loss = marginal_entropy(self._mix_of(crops(image, self.copies, 4, True), e, tensors))
+                copies = crops(mirrored(image, 4), image.shape, self.copies, flip=True)
+                loss = marginal_entropy(self._mix_of(copies, e, tensors))
             params.descend(loss, tensors, self.tune_lr)
         with torch.no_grad():
             return self._mix_of(image.unsqueeze(0), e, tensors)[0]

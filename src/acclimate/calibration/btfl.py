@@ -40,6 +40,7 @@ class BTFL(Algorithm[Total, "Own | None"]):
     so that nothing is impossible; the paper adds nothing (`smoothing: 0`). Needs the heads of the training `btfl`.
     """
 
+    needs = ("model", "head")
     exports = ("densities", "entropies")
     personal = ("densities", "entropies")
 
