@@ -17,7 +17,8 @@ class FedTTACNN(nn.Module):
     """Two padded 5x5 convolutions, each with ReLU and pooling, and two linear layers; no norms.
 
     2,156,490 parameters on 3x32x32 images and 10 classes (4096-512-10); FEMNIST has `hidden: 2048`.
-    `width` sets the channels for heterogeneous devices. Images need at least 4 pixels a side.
+    `width` sets the channels for heterogeneous devices; the paper's rates go with images in [0, 1] as they are
+    (`normalised: never`). Images need at least 4 pixels a side.
     """
 
     def __init__(
@@ -28,13 +29,14 @@ class FedTTACNN(nn.Module):
         *,
         hidden: Count = 512,
         width: Literal["small", "medium", "big"] = "medium",
+        normalised: Literal["always", "never"] = "always",
     ) -> None:
         super().__init__()
         channels, rows, columns = shape
         if min(rows, columns) < 4:
             raise UnsupportedModel(f"fedtta-cnn needs images of at least 4x4 pixels, found {rows}x{columns}")
         first, second = CHANNELS[width]
-        self.normalise = normalise
+        self.normalise = normalise if normalised == "always" else nn.Identity()
         self.conv1 = nn.Conv2d(channels, first, 5, padding=2)
         self.conv2 = nn.Conv2d(first, second, 5, padding=2)
         self.hidden = nn.Linear(second * (rows // 4) * (columns // 4), hidden)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -12,7 +13,10 @@ from acclimate.options import Count
 
 
 class MLP(nn.Module):
-    """Fully connected layers with ReLU between them (199,210 parameters on 1x28x28 and 10 classes)."""
+    """Fully connected layers with ReLU between them (199,210 parameters on 1x28x28 and 10 classes).
+
+    FedTTA's rates go with images in [0, 1] as they are: `normalised: never`.
+    """
 
     def __init__(
         self,
@@ -20,11 +24,12 @@ class MLP(nn.Module):
         shape: tuple[int, int, int],
         normalise: nn.Module,
         hidden: Sequence[Count] = (200, 200),
+        normalised: Literal["always", "never"] = "always",
     ) -> None:
         super().__init__()
         sizes = [math.prod(shape), *hidden]
         layers = [layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
-        self.normalise = normalise
+        self.normalise = normalise if normalised == "always" else nn.Identity()
         self.body = nn.Sequential(nn.Flatten(), *layers)
         self.head = nn.Linear(sizes[-1], classes)
 
