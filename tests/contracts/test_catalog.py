@@ -93,10 +93,14 @@ def test_adapter_on_a_model_without_the_needed_layers(name, lacking):
         assert adapted()(torch.rand(5, 1, 18, 18)).shape == (5, 10)
 
 
+def mlp(client=None):
+    return battery.build("mlp")(client)
+
+
 @pytest.mark.parametrize("name", TRAINING)
 def test_training_on_a_model_without_the_needed_layers(name):
     needs = documented()["training", name][-1]
-    run = lambda: battery.run_algorithm(TRAINING[name].load()(), make=battery.build("mlp"))  # noqa: E731
+    run = lambda: battery.run_phase(name, rounds=1, cohort="all", make=mlp)  # noqa: E731
     if needs == "normalisation":
         with pytest.raises(UnsupportedModel, match="MLP has none"):
             run()

@@ -118,3 +118,28 @@ def test_binned_means_leave_out_what_is_not_a_number():
     each, found = charts.binned(values, 1, 3)
     assert each == 2
     np.testing.assert_array_equal(found, [[1.0, math.nan, 5.0]])
+
+
+def test_clouds_have_a_point_for_each_image_in_each_panel_and_one_in_the_legend():
+    panels = {
+        "before": np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]]),
+        "after": np.array([[0.0, 0.0], [4.0, 4.0], [2.0, 0.0]]),
+    }
+    root = read(charts.clouds("Features", ["Note."], panels, [3, 7, 3], "class"))
+    found = [*root.iter(f"{NAMES}circle")]
+    assert len(found) == 3 + 3 + 2
+    assert {"before", "after", "class 3", "class 7"} <= set(words(root))
+    same = [item.get("fill") for item in found]
+    assert same[0] == same[2] != same[1]
+    assert float(found[1].get("cx")) - float(found[0].get("cx")) == pytest.approx((320 - 16) / 4, abs=0.1)  # one scale
+
+
+def test_clouds_of_many_points_stay_small_and_say_so():
+    values = np.random.default_rng(0).normal(size=(1500, 2))
+    root = read(charts.clouds("Features", [], {"before": values, "after": values}, [0] * 1500, "class"))
+    assert len([*root.iter(f"{NAMES}circle")]) == 2 * 500 + 1
+    assert "One point in 3 is drawn." in words(root)
+
+
+def test_points_differ_for_fourteen_kinds():
+    assert len({svg.point(0, 0, number) for number in range(14)}) == 14

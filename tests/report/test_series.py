@@ -92,6 +92,24 @@ def test_accuracy_by_step_leaves_out_batches_without_labels(store, run):
     assert series.accuracy_by_step(store, run, "s")["mixed"].tolist() == [0.5, 1.0]
 
 
+def cloud(client, slot, start, **more):
+    points = torch.arange(12, dtype=torch.float32).view(2, 3, 2) + start
+    return Figure(client, "s", slot, trees.dump({"features": points, **more}))
+
+
+def test_clouds_are_of_the_first_client_and_slot_unless_asked(store, run):
+    figures = [cloud(4, 0, 50, classes=torch.tensor([1, 2, 1])), cloud(3, 1, 20), cloud(3, 0, 10)]
+    store.commit(Unit(run["id"], "mixed", 0), Commit([], figures))
+    (first,) = series.clouds(store, run, 0, "s", None).values()
+    assert (first.client, first.points[0, 0].tolist(), first.classes) == (3, [10, 11], [])
+    (asked,) = series.clouds(store, run, 0, "s", 4).values()
+    assert (asked.client, asked.points[1, 2].tolist(), asked.classes) == (4, [60, 61], [1, 2, 1])
+    assert series.clouds(store, run, 1, "s", None) == {}
+    pictures = draw(store, [run])["two-0"]
+    assert "class" not in pictures["two-0-features-mixed-s.svg"]
+    assert "class 2" in draw(store, [run], client=4)["two-0"]["two-0-features-mixed-s.svg"]
+
+
 def test_timetable_has_every_change_and_the_names_of_the_first_client(store, run):
     found = series.shifts(store, run, 0, "s")
     assert found[4] == {0: "fog", 1: "snow", 2: "snow"}

@@ -39,6 +39,8 @@ class Views:
     hue: NonNegative = 0.1  # in turns
     grey: Share = 0.0
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  (a misspelt key in an experiment is an error)
+
     def __call__(self, x: Tensor) -> Tensor:
         """A view of each image, of the same shape."""
         view = flip_(_crop(x, self.scale, self.ratio), self.flip)

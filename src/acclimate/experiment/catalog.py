@@ -120,6 +120,17 @@ TRAINING = {
         "acclimate.training.finetune:FineTune", "go on training on every client alone: FedAvg+FT", "Yu et al., 2020"
     ),
     "ttt": Entry("acclimate.training.ttt:TTT", "FedAvg of classes and rotations together", "Sun et al., ICML 2020"),
+    "fedicon": Entry(
+        "acclimate.training.fedicon:FedICON",
+        "average encoders trained by contrast; the head comes later",
+        "Tan et al., FLData-Mining at KDD 2023",
+    ),
+    "head": Entry(
+        "acclimate.training.head:Head",
+        "average heads trained on the model as it is",
+        "Tan et al., FLData-Mining at KDD 2023",
+    ),
+    "local": Entry("acclimate.training.local:Local", "another phase, without sharing: every client alone"),
     "q-ffl": Entry("acclimate.training.qffl:QFFL", "give clients with high loss more say", "Li et al., ICLR 2020"),
 }
 
@@ -207,6 +218,12 @@ ADAPTERS = {
         "Tent on reliable, new images, held near the source",
         "Niu et al., ICML 2022",
         grid={"lr": [2.5e-4, 5e-3], "redundancy": [0.05, 0.4], "fisher_weight": [1.0, 2000.0]},
+    ),
+    "fedicon": Entry(
+        "acclimate.adapters.fedicon:FedICON",
+        "tune all but the head by contrast of augmented views",
+        "Tan et al., FLData-Mining at KDD 2023",
+        grid={"lr": [1e-4, 1e-3, 1e-2], "epochs": [1, 5]},
     ),
     "surgical": Entry(
         "acclimate.adapters.surgical:Surgical",

@@ -21,6 +21,7 @@ from acclimate.errors import ConfigError, NothingSelected
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.cache import phase_path
 from acclimate.experiment.choice import Chosen, flat
+from acclimate.experiment.classes import with_classes
 from acclimate.experiment.experiment import Experiment, System, digest_of
 from acclimate.experiment.listener import Listener
 from acclimate.experiment.lock import lock
@@ -230,7 +231,7 @@ class _Seed:
                 commit_seconds=float(os.environ.get("ACCLIMATE_COMMIT_SECONDS", "10")),
                 progress=step,
             ):
-                session.store.commit(unit, commit)
+                session.store.commit(unit, with_classes(commit, population, streams, system.test.batch_size))
         session.store.complete(unit, recipe)
         return session.store.accuracy(unit)
 

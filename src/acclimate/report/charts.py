@@ -1,4 +1,4 @@
-"""Three charts, from plain numbers to SVG: lines over time, heatmaps and bars side by side.
+"""Four charts, from plain numbers to SVG: lines over time, heatmaps, bars side by side and clouds of points.
 
 What would be too fine to see is averaged, and the chart says so.
 """
@@ -27,10 +27,12 @@ from acclimate.report.svg import (
     dot,
     element,
     fill,
+    frame,
     label,
     length,
     line,
     picture,
+    point,
     round_up,
     style,
     text,
@@ -43,6 +45,8 @@ SMALL = 11  # the size of numbers and names beside a plot
 SOFT: dict[str, str | float] = {"font_size": SMALL, "fill": PALE}  # and how they look
 SLANT = -40  # degrees, of names that would not fit otherwise
 RISE, RUN = 0.65, 0.77  # how far such names reach up and to the right, per pixel of length
+PANEL = 320  # pixels a side of a cloud
+MOST_POINTS = 600  # of a cloud; more would hide one another
 MOST_CELLS = 150  # of a heatmap in each direction
 
 
@@ -157,6 +161,29 @@ def bars(
     about = f"{' '.join(notes)} Panels: {', '.join(panels)}. Series: {', '.join(series)}."
     size = (left - LEFT + width + EDGE, top + 34 + 260 + RISE * deepest + 24 + EDGE)
     return picture(*size, title, about, [*parts, *legend])
+
+
+def clouds(title: str, notes: Sequence[str], panels: Mapping[str, Values], kinds: Sequence[int], what: str) -> str:
+    """Panels of points [points, 2] side by side on the same scale, coloured by kind; `what` kinds are."""
+    each = math.ceil(len(kinds) / MOST_POINTS)
+    notes = [*notes, f"One point in {each} is drawn."] if each > 1 else list(notes)
+    shown = {name: values[::each] for name, values in panels.items()}
+    (low_x, low_y), (high_x, high_y) = (find(np.concatenate([*shown.values()]), axis=0) for find in (np.min, np.max))
+    there = sorted(set(kinds[::each]))
+    head, top = _heading(title, notes, 2 * PANEL + 100)
+    parts, left = list(head), float(EDGE)
+    for name, values in shown.items():
+        box = Box(left, top + 24, PANEL, PANEL)
+        x, y = Axis(low_x, high_x, box.left + 8, box.right - 8), Axis(low_y, high_y, box.bottom - 8, box.top + 8)
+        parts += [text(box.left, box.top - 8, name, font_weight="bold"), frame(box)]
+        points = zip(values.tolist(), kinds[::each], strict=True)
+        parts += [point(x.at(a), y.at(b), there.index(kind)) for (a, b), kind in points]
+        left = box.right + 20
+    for row, kind in enumerate(there):
+        spot = (left + 6, top + 34 + ROW * row)
+        parts += [point(*spot, row), text(spot[0] + 12, spot[1] + 4, f"{what} {kind}")]
+    about = f"{' '.join(notes)} Panels: {', '.join(panels)}."
+    return picture(left + 90, top + 24 + max(PANEL, ROW * len(there)) + EDGE, title, about, parts)
 
 
 def _hidden(named: Mapping[str, Values], close: float) -> list[str]:

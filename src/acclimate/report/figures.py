@@ -1,4 +1,4 @@
-"""The pictures of runs: accuracy over time and by step, who listened to whom, ATP's rates by block and kind."""
+"""The pictures of runs: accuracy over time and by step, who listened to whom, features, ATP's rates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ MOST_MARKS = 60  # of changing shifts; more would hide what they explain
 MOST_SHIFTS = 6  # named under a title
 WANTED = (
     "a picture needs streams of more than one slot (a smaller test.batch_size), an aggregator that weighs uploads "
-    "(fedavg, fedamp, pfedgraph, tsa), an adapter that predicts step by step, or atp, whose rates are drawn"
+    "(fedavg, fedamp, pfedgraph, tsa), an adapter that predicts step by step or draws features (fedicon with "
+    "picture: true), or atp, whose rates are drawn"
 )
 
 
@@ -47,6 +48,8 @@ def _one_run(store: Store, run: Run, slot: int | None, seed: int | None, client:
             pictures[f"{known.run}-accuracy-{ending}"] = accuracy
         if by_step := _by_step(store, run, stream, order):
             pictures[f"{known.run}-steps-{ending}"] = by_step
+        for system, cloud in series.clouds(store, run, seed, stream, client).items():
+            pictures[f"{known.run}-features-{system}-{ending}"] = _features(run, seed, stream, system, cloud)
         drawn = series.exchanges(store, run, seed, stream)
         if drawn:
             slots = {system: drawn[system] for system in order if system in drawn}
@@ -79,6 +82,17 @@ def _by_step(store: Store, run: Run, stream: str, order: Sequence[str]) -> str |
     notes = [f"{_source(run)}. Over all images, mean over {_some('seed', run['experiment']['seeds'])}."]
     named = {system: 100 * curves[system] for system in order if system in curves}
     return charts.lines(f"Accuracy by step, stream {stream}", notes, named, [], "step", "accuracy in %")
+
+
+def _features(run: Run, seed: int, stream: str, system: str, cloud: series.Cloud) -> str:
+    notes = [
+        f"{_source(run)}, seed {seed}, client {cloud.client}, first slot. Features are projected onto the plane "
+        "in which they differ most, the same one before and after."
+    ]
+    panels = {"before": cloud.points[0], "after": cloud.points[1]}
+    kinds = cloud.classes or [0] * cloud.points.shape[1]
+    title = f"Features before and after tuning, {system}, stream {stream}"
+    return charts.clouds(title, notes, panels, kinds, "class" if cloud.classes else "image")
 
 
 @dataclass(frozen=True)

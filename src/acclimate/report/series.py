@@ -79,6 +79,33 @@ def accuracy_by_step(store: Store, run: Run, stream: str) -> dict[str, Values]:
     return {system: np.mean([*map(_by_step, _alike(seeds.values()))], axis=0) for system, seeds in found.items()}
 
 
+class Cloud(NamedTuple):
+    """One client's features before and after adaptation, in two dimensions."""
+
+    client: int
+    points: Values  # [2, images, 2]
+    classes: list[int]  # of the images; none where the run does not know them
+
+
+def clouds(store: Store, run: Run, seed: int, stream: str, client: int | None) -> dict[str, Cloud]:
+    """Features of one client, by default the first that has some, in its first slot, by system."""
+    found: dict[str, Cloud] = {}
+    for system, who, content in store.select(
+        "SELECT system, client, content FROM figure WHERE run = ? AND seed = ? AND stream = ? AND phase = 'test' "
+        "AND client >= 0 ORDER BY system, client, slot",
+        run["id"],
+        seed,
+        stream,
+    ):
+        if system in found or client not in (None, who):
+            continue
+        drawn = trees.load(content)
+        if "features" in drawn:
+            points = np.asarray(drawn["features"], dtype=np.float64)
+            found[system] = Cloud(who, points, drawn["classes"].tolist() if "classes" in drawn else [])
+    return found
+
+
 def shifts(store: Store, run: Run, seed: int, stream: str) -> Shifts:
     """Who met what when, from what was scored."""
     found: Shifts = defaultdict(dict)

@@ -136,6 +136,12 @@ def dot(x: float, y: float, number: int) -> str:
     return element("circle", cx=x, cy=y, r=3.5, fill=style(number)["stroke"])
 
 
+def point(x: float, y: float, number: int) -> str:
+    """A small point of the n-th kind: filled, then hollow when the colours are used up."""
+    colour, filled = COLOURS[number % len(COLOURS)], number // len(COLOURS) % 2 == 0
+    return element("circle", cx=x, cy=y, r=2.4, fill=colour if filled else "none", stroke=colour, stroke_width=0.9)
+
+
 def cells(box: Box, values: Values, highest: float) -> str:
     """A heatmap that fills a box; where nobody was (not a number) it is grey."""
     rows, columns = values.shape
