@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from acclimate import params
 from acclimate.contracts import Adapter
 from acclimate.contrast import Contrastive
-from acclimate.models.head import features, head_of
+from acclimate.models.head import features, head_names
 from acclimate.options import Count, Positive
 from acclimate.params import Params
 
@@ -34,8 +34,8 @@ class FedICON(Adapter):
     ) -> None:
         super().__init__(net.requires_grad_(False))
         self.lr, self.epochs, self.batch_size, self.contrast, self.picture = lr, epochs, batch_size, contrast, picture
-        head = {id(tensor) for tensor in head_of(net)[1].parameters()}
-        self.encoder: Params = {name: tensor for name, tensor in net.named_parameters() if id(tensor) not in head}  # θ
+        head = head_names(net)
+        self.encoder: Params = {name: tensor for name, tensor in net.named_parameters() if name not in head}  # θ
         for tensor in self.encoder.values():
             tensor.requires_grad_()
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from acclimate import params
 from acclimate.contracts import Adapter
-from acclimate.models.head import head_of
+from acclimate.models.head import head_names
 from acclimate.models.rotation import rotation_head, rotation_loss
 from acclimate.options import Count, Positive
 from acclimate.params import Params
@@ -26,8 +26,8 @@ class TTT(Adapter):
         super().__init__(net.requires_grad_(False))
         self.lr, self.steps = lr, steps
         self.turns = params.load(rotation_head(net), rotation).requires_grad_(False)
-        head = {id(tensor) for tensor in head_of(net)[1].parameters()}
-        self.body: Params = {name: tensor for name, tensor in net.named_parameters() if id(tensor) not in head}
+        head = head_names(net)
+        self.body: Params = {name: tensor for name, tensor in net.named_parameters() if name not in head}
         for tensor in self.body.values():
             tensor.requires_grad_(True)
 

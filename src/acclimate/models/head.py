@@ -32,6 +32,16 @@ def head_of(net: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
     return chosen, linears[chosen]
 
 
+def head_names(net: nn.Module) -> set[str]:
+    """The names of the head's tensors.
+
+    >>> sorted(head_names(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))))
+    ['1.bias', '1.weight']
+    """
+    own = {id(tensor) for tensor in head_of(net)[1].parameters()}
+    return {name for name, tensor in net.named_parameters() if id(tensor) in own}
+
+
 def features(
     net: nn.Module, x: Tensor, head: nn.Linear | None = None, given: Mapping[str, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from torch import nn
 
 from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
-from acclimate.models.head import head_of
+from acclimate.models.head import head_names
 from acclimate.params import Params
 from acclimate.sgd import Fit, LocalSGD
 from acclimate.training.fedavg import Global
@@ -24,9 +24,7 @@ class FedPer(Algorithm[Global, Params]):
 
     def stays(self, net: nn.Module) -> set[str]:
         """The names of the tensors that never leave a client."""
-        head = head_of(net)[1]
-        own = {id(tensor) for tensor in head.parameters()}
-        return {name for name, tensor in net.named_parameters() if id(tensor) in own}
+        return head_names(net)
 
     def fit(self, net: nn.Module, client: Client, round: int) -> Fit:
         """A client's training in one round."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from torch import nn
-
 from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
-from acclimate.models.head import head_of
+from acclimate.models.head import head_names, head_of
 from acclimate.params import Params
 from acclimate.sgd import LocalSGD
 from acclimate.training.fedavg import Global
@@ -35,7 +33,7 @@ class Head(Algorithm[Split, None]):
     local: LocalSGD = LocalSGD(lr=0.01, batch_size=32, weight_decay=5e-4)
 
     def init(self, task: Task) -> Split:
-        w, own = task.start(), names(task.build(None))
+        w, own = task.start(), head_names(task.build(None))
         return Split(params.select(w, own.__contains__), params.select(w, lambda name: name not in own), 0)
 
     def broadcast(self, server: Split, id: int) -> Global:
@@ -56,9 +54,3 @@ class Head(Algorithm[Split, None]):
 
     def export(self, server: Global, state: None, client: int) -> Knowledge:
         return {"model": server.w}
-
-
-def names(net: nn.Module) -> set[str]:
-    """The names of the head's tensors."""
-    own = {id(tensor) for tensor in head_of(net)[1].parameters()}
-    return {name for name, tensor in net.named_parameters() if id(tensor) in own}
