@@ -11,10 +11,10 @@ demo: setup
 	$(BIN)/acclimate run quickstart
 
 test: setup check
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist worksteal
 
 test-all: setup check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 check: setup
 	$(BIN)/ruff format --check src tests benchmarks

@@ -68,7 +68,7 @@ def test_fedthe_reference_history_stands_still_with_single_images():
 
 
 def test_fedthe_plus_with_a_tiny_rate_is_fedthe():
-    known = battery.calibrated("fedthe").of(0)
+    known = battery.knowing("fedthe").of(0)
     x = battery.population().examples(battery.population().streams[0].segments[0][1]).x[:3]
     make = lambda **options: FedTHE(  # noqa: E731
         load(battery.build()(), known["model"]), head=known["head"], means=known["means"], **options

@@ -33,7 +33,7 @@ def test_tent_upfl_on_one_layer_is_surgical_with_another_rate():
     net, x = toys.logistic(), torch.rand(5, 1, 1, 1)
     start = {"1.weight": torch.tensor([[0.3], [-0.2]])}
     bits = TentUPFL(params.load(net, start), lr=0.1, weight_decay=0.0, clip=None)(x)
-    nats = Surgical(params.load(toys.logistic(), start), block="1", lr=0.1 / math.log(2))(x)
+    nats = Surgical(params.load(toys.logistic(), start), block="1", rate=0.1 / math.log(2))(x)
     torch.testing.assert_close(bits, nats)
 
 

@@ -8,7 +8,7 @@ from acclimate.params import load, of
 
 
 def made(**options):
-    known = battery.calibrated("ttt").of(0)
+    known = battery.knowing("ttt").of(0)
     return TTT(load(battery.build()(), known["model"]), rotation=known["rotation"], **options)
 
 

@@ -50,7 +50,7 @@ def problems(*overrides, **more):
 def test_methods_of_methods_arrive_as_objects():
     (deep,) = read().systems
     assert deep.phases[0].algorithm.made.of.of.mu == 0.5
-    assert deep.aggregator.made.of.of.sigma == 1.0
+    assert deep.aggregator.made.of.of.sigma == "median"
     guard = deep.adapter.made
     assert isinstance(guard.options["of"], AdapterRecipe)
     assert guard.options["of"].options["of"].options["kind"] == "soft"
@@ -172,7 +172,7 @@ def test_a_default_that_is_a_method_is_described_and_is_no_difference():
     (written,) = read("systems.x.aggregator.of={name: fedamp, sigma: 0.5}", systems=systems).systems
     assert written.aggregator.differs == {"name": "usual"}
     (other,) = read("systems.x.aggregator.of={name: fedamp, sigma: 0.25}", systems=systems).systems
-    assert other.aggregator.differs == {"name": "usual", "of": {"name": "fedamp", "sigma": 0.25}}
+    assert other.aggregator.differs == {"name": "usual", "of": {"name": "fedamp", "revision": 1, "sigma": 0.25}}
 
 
 def net():
