@@ -134,7 +134,7 @@ def objective(x_tsa: Tensor, x: Tensor, lam: float, loss: Loss) -> tuple[float, 
     return value + lam * robust, torch.cat([g.add_(h, alpha=lam), h.mul_(-lam)])
 
 
-class Fit(NamedTuple):
+class Trained(NamedTuple):
     """A trained block and the collaboration matrix it gives."""
 
     w: Tensor  # W [N, N]
@@ -152,7 +152,7 @@ def fit(
     lam: float = 1.0,
     loss: Loss = "mse",
     best: bool = False,  # the matrix of the epoch with the lowest loss, before its step
-) -> Fit:
+) -> Trained:
     """Adam on the whole window; W is the unmasked attention of the last slot."""
     inputs = model.inputs()
     block = model.identity() if block is None else block.clone()
@@ -169,7 +169,7 @@ def fit(
     if w is None:
         w = model.attend(inputs, block).a_s[last]
     w = w.double()
-    return Fit(w / w.sum(1, keepdim=True), block)
+    return Trained(w / w.sum(1, keepdim=True), block)
 
 
 def bernoulli(attention: Tensor) -> Tensor:

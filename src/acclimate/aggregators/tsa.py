@@ -82,7 +82,7 @@ class TSA(Aggregator[Bank]):
     def _model(self, x: Tensor) -> TSBlock:
         return TSBlock(x, bias=self.bias, time=self.ablation != "no-time")
 
-    def _fit(self, x: Tensor, block: Tensor | None) -> ts_block.Fit:
+    def _fit(self, x: Tensor, block: Tensor | None) -> ts_block.Trained:
         lam = 0.0 if self.ablation == "no-aug" else self.lam
         return ts_block.fit(
             self._model(x),

@@ -21,7 +21,7 @@ from acclimate.examples import Images
 UNLABELLED = -1
 
 
-class Entry(NamedTuple):
+class Listed(NamedTuple):
     """One image: its file, whose it is, and its class if that is known."""
 
     file: Path
@@ -42,9 +42,9 @@ def folder_per_client(path: Path, size: int | None = None, classes: Sequence[str
         raise MissingData(f"{path}: expected a folder with a folder per client, found none")
     entries = []
     for client in _folders(path):
-        entries += [Entry(file, client.name, None) for file in sorted(client.iterdir()) if is_image(file)]
+        entries += [Listed(file, client.name, None) for file in sorted(client.iterdir()) if is_image(file)]
         for of in _folders(client):
-            entries += [Entry(file, client.name, of.name) for file in sorted(of.iterdir()) if is_image(file)]
+            entries += [Listed(file, client.name, of.name) for file in sorted(of.iterdir()) if is_image(file)]
     if not entries:
         raise MissingData(f"{path}: expected images in <client>/<class>/ or in <client>/, found none")
     return _dataset(path, entries, size, classes)
@@ -73,7 +73,7 @@ def csv_of(path: Path, size: int | None = None, classes: Sequence[str] | None = 
         file_of = path.parent / line["path"]
         if not file_of.is_file():
             raise MissingData(f"{path}, line {number}: expected an image at {file_of}, found none")
-        entries.append(Entry(file_of, line["client"], line.get("label") or None))
+        entries.append(Listed(file_of, line["client"], line.get("label") or None))
     return _dataset(path, entries, size, classes)
 
 
@@ -81,7 +81,7 @@ def _folders(path: Path) -> list[Path]:
     return sorted(one for one in path.iterdir() if one.is_dir() and not one.name.startswith("."))
 
 
-def _dataset(path: Path, entries: Sequence[Entry], size: int | None, classes: Sequence[str] | None) -> Dataset:
+def _dataset(path: Path, entries: Sequence[Listed], size: int | None, classes: Sequence[str] | None) -> Dataset:
     names = _classes(path, entries, classes)
     clients = tuple(sorted({entry.client for entry in entries}, key=_natural))
     number, place = {name: k for k, name in enumerate(names)}, {name: k for k, name in enumerate(clients)}
@@ -103,7 +103,7 @@ def _dataset(path: Path, entries: Sequence[Entry], size: int | None, classes: Se
     )
 
 
-def _classes(path: Path, entries: Sequence[Entry], given: Sequence[str] | None) -> tuple[str, ...]:
+def _classes(path: Path, entries: Sequence[Listed], given: Sequence[str] | None) -> tuple[str, ...]:
     found = {entry.label for entry in entries if entry.label is not None}
     if given is None:
         return tuple(sorted(found, key=_natural))
@@ -119,7 +119,7 @@ def _natural(name: str) -> tuple[int, int, str]:
     return (0, int(name), name) if name.isdecimal() else (1, 0, name)
 
 
-def _digest(entries: Sequence[Entry], size: int | None) -> str:
+def _digest(entries: Sequence[Listed], size: int | None) -> str:
     """Of what the files are, whose and when they changed; reading them all would take too long each time."""
     digest = hashlib.sha256(f"{size} ".encode())
     for entry in entries:
