@@ -14,6 +14,7 @@ from acclimate.adapters.tent import Tent
 from acclimate.aggregators.fedavg import FedAvg
 from acclimate.aggregators.local import Local
 from acclimate.contracts import AdapterRecipe, Algorithm, Reply
+from acclimate.engine import evaluate
 from acclimate.engine.client import Alone, Begin, GoOn, Lost, Save
 from acclimate.engine.evaluate import Test
 from acclimate.engine.executor import Processes, Serial
@@ -158,7 +159,8 @@ def test_a_worker_that_dies_between_exchanges_changes_no_bit(seconds):
     assert figures(killed) == figures(undisturbed)
 
 
-def test_workers_that_die_again_and_again_end_the_test_with_a_message():
+def test_workers_that_die_again_and_again_end_the_test_with_a_message(monkeypatch):
+    monkeypatch.setattr(evaluate, "MOST_LOSSES", 1)
     with Processes(2) as executor, pytest.raises(WorkerFailed, match="times in a row"):
         list(battery.run_adapter(TENT, Local(), executor=executor, progress=Fate(99, executor), seconds=1e9))
 

@@ -89,7 +89,9 @@ def smaller(whole, raw):
 
 
 # Fourteen systems on a ConvNet, or a hundred clients, take minutes; `fedtta-rotation` has the same systems.
+# Of experiments that are alike one is run always, the others where slow tests are.
 SLOW = {name for name in shipped() if name.startswith("fedtta-")} - {"fedtta-rotation"}
+SLOW |= {"btfl-table1", "btfl-models", "btfl-lambda", "atp-digits", "atp-pacs", "tsa-plugin", "tsa-options"}
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in shipped()]
 
 
