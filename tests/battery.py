@@ -184,7 +184,7 @@ def with_labels(people, change):
     return replace(people, pools=tuple((images, change(labels)) for images, labels in people.pools))
 
 
-def blind(recipe, known, aggregator=None):
+def assert_blind(recipe, known, aggregator=None):
     """Assert that what an adapter predicts depends on no label: true, permuted or withheld, the logits are the same."""
     people = population()
     changes = (lambda y: y, lambda y: np.random.default_rng(0).permutation(y), lambda y: np.full_like(y, -1))
@@ -218,7 +218,7 @@ class Listening(Serial):
         self._doing._score = listening
 
 
-def modest(adapter, x):
+def assert_modest(adapter, x):
     """Assert that an adapter leaves its input as it is and seeds nothing: draws follow from where they happen."""
     for call in (adapter.forward, adapter.adapt, adapter.predict):
         given, after = x.clone(), []

@@ -125,12 +125,12 @@ def test_adapter_predict_leaves_the_state_as_it_was(name):
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_cannot_see_labels(name):
-    battery.blind(AdapterRecipe(ADAPTERS[name].load()), battery.knowing(name))
+    battery.assert_blind(AdapterRecipe(ADAPTERS[name].load()), battery.knowing(name))
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_leaves_its_input_alone_and_seeds_nothing(name):
-    battery.modest(made_plain(name), batches()[0])
+    battery.assert_modest(made_plain(name), batches()[0])
 
 
 class Peeking(NoAdaptation):
@@ -163,14 +163,14 @@ def test_batteries_catch_an_adapter_that_walks_to_the_labels(aggregator):
             return {"bn1": self.net.bn1.weight}
 
     with pytest.raises(AssertionError, match="labels change predictions"):
-        battery.blind(AdapterRecipe(Sharing), battery.trained(), aggregator)
+        battery.assert_blind(AdapterRecipe(Sharing), battery.trained(), aggregator)
 
 
 @pytest.mark.parametrize(("kind", "what"), [(Seeding, "seeds torch"), (Scribbling, "changes its input")])
 def test_batteries_catch_an_adapter_that_seeds_or_scribbles(kind, what):
     net = params.load(battery.build()(), battery.trained().of(None)["model"])
     with pytest.raises(AssertionError, match=what):
-        battery.modest(kind(net), batches()[0])
+        battery.assert_modest(kind(net), batches()[0])
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
