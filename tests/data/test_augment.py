@@ -186,26 +186,6 @@ def test_resized_crop_has_the_size_asked_for():
     assert augment.resized_crop(photos(3), size=(8, 20)).shape == (3, 3, 8, 20)
 
 
-def test_padded_crop_cuts_the_image_with_its_border():
-    torch.manual_seed(0)
-    x = torch.rand(300, 2, 3, 3)
-    for border, mode in (("black", "constant"), ("mirror", "reflect")):
-        padded = torch.nn.functional.pad(x, [1] * 4, mode=mode)
-        places = set()
-        for image, crop in zip(padded, augment.padded_crop(x, 1, border), strict=True):
-            places.update(
-                (t, u) for t in range(3) for u in range(3) if torch.equal(image[:, t : t + 3, u : u + 3], crop)
-            )
-        assert len(places) == 9
-
-
-def test_padded_crop_and_flip_can_be_repeated_for_one_image():
-    image = torch.rand(3, 8, 8)
-    copies = augment.flip(augment.padded_crop(image.expand(16, -1, -1, -1), 4))
-    assert copies.shape == (16, 3, 8, 8)
-    assert len(copies.unique(dim=0)) > 10
-
-
 def test_flip_is_an_exact_mirror():
     x = photos(4)
     assert torch.equal(augment.flip(x, 1.0), x.flip(3))
@@ -230,8 +210,6 @@ def test_rotations_turn_by_quarters():
 ALL = {
     "views": Views(grey=0.2),
     "crop": augment.resized_crop,
-    "pad": lambda x: augment.padded_crop(x, 4),
-    "mirror": lambda x: augment.padded_crop(x, 4, "mirror"),
     "flip": augment.flip,
     "jitter": lambda x: augment.jitter(x, 1.0, 2.0, 2.0, 0.5, 1.0),
     "grey": lambda x: augment.grey(x, 0.5),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -90,16 +89,6 @@ def _places(start: Tensor, length: Tensor, pixels: int, size: int) -> Tensor:
     inside = (torch.arange(size) + 0.5) * (length / size).unsqueeze(1)
     inside = inside.clamp_(min=0.5).minimum((length - 0.5).unsqueeze(1))
     return (start.unsqueeze(1) + inside).mul_(2 / pixels).sub_(1)
-
-
-def padded_crop(x: Tensor, padding: int, border: Literal["black", "mirror"] = "black") -> Tensor:
-    """Each image with a border of `padding` pixels, cut to its own size at a random place."""
-    height, width = x.shape[2:]
-    padded = F.pad(x, [padding] * 4, mode="constant" if border == "black" else "reflect").movedim(1, 3)
-    top, left = torch.randint(2 * padding + 1, (2, len(x), 1))
-    rows, columns = top + torch.arange(height), left + torch.arange(width)
-    cut = padded[torch.arange(len(x)).view(-1, 1, 1), rows.unsqueeze(2), columns.unsqueeze(1)]
-    return _like(x, cut.movedim(3, 1))
 
 
 def flip(x: Tensor, p: float = 0.5) -> Tensor:
