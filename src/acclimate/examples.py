@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,11 @@ class Images:
 
     def bytes(self, rows: Tensor) -> Tensor:
         """The uint8 images [B, C, H, W] of some rows."""
-        return self.pixels[rows].permute(0, 3, 1, 2)
+        return self.pixels.index_select(0, rows).permute(0, 3, 1, 2)
+
+    def floats(self, rows: Tensor) -> Tensor:
+        """The images of some rows as floats in [0, 1], [B, C, H, W] (channels last in memory)."""
+        return self.bytes(rows).float().div_(255)
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Examples:
     @property
     def x(self) -> Tensor:
         """All images as floats in [0, 1], [N, C, H, W] (channels last in memory)."""
-        return self.images.bytes(self.rows).float().div_(255)
+        return self.images.floats(self.rows)
 
     @property
     def y(self) -> Tensor:
@@ -74,13 +79,12 @@ class Examples:
         A single example left over at the end joins the batch before it: batch normalisation cannot train
         on one.
         """
-        order = torch.arange(len(self)) if rng is None else torch.randperm(len(self), generator=rng)
-        parts = list(order.split(size)) if len(self) else []
-        if len(parts) > 1 and len(parts[-1]) == 1:
-            parts[-2:] = [torch.cat(parts[-2:])]
-        for part in parts:
-            batch = self.take(part)
-            yield batch.x, batch.y
+        shuffled = self if rng is None else self.take(torch.randperm(len(self), generator=rng))
+        ends = list(range(size, len(self), size)) + [len(self)] * (len(self) > 0)
+        if len(ends) > 1 and ends[-1] - ends[-2] == 1:
+            del ends[-2]
+        for start, end in pairwise([0, *ends]):
+            yield self.images.floats(shuffled.rows[start:end]), shuffled.labels[start:end]
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Unlabelled:
     def batches(self, size: int) -> Iterator[Tensor]:
         """One pass over the images, in their order, as floats in [0, 1]."""
         for rows in self.rows.split(size):
-            yield self.images.bytes(rows).float().div_(255)
+            yield self.images.floats(rows)
 
 
 @dataclass(frozen=True)

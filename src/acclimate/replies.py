@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from acclimate import params, trees
-from acclimate.trees import Nest
+from acclimate.trees import Nest, Skeleton
 
 
 class Reply(NamedTuple):
@@ -40,7 +40,7 @@ class Replies:
         self._count = 0
         self._sums: list[Tensor] = []
         self._types: list[str] = []
-        self._skeleton: str | None = None
+        self._skeleton: Skeleton = None
 
     def __len__(self) -> int:
         return self._count
@@ -66,7 +66,7 @@ class Replies:
         self.left_out.extend(later.left_out)
         self.lost.update(later.lost)
         self._kept.extend(later._kept)
-        if later._skeleton is not None:
+        if later._count:
             self._fold(later._skeleton, later._types, later._sums, later.weight, later._count)
 
     def mean(self) -> Nest:
@@ -90,7 +90,7 @@ class Replies:
         vars(self).update(zip(vars(Replies()), trees.load(blob), strict=True))
 
     def _divided(self, by: float) -> Nest:
-        if self._skeleton is None or not by:
+        if not self._count or not by:
             raise ValueError("no client's reply could be used, so there is neither a mean nor a sum")
         values = [
             params.cast(total / by, getattr(torch, kind.removeprefix("torch.")))
@@ -98,8 +98,8 @@ class Replies:
         ]
         return trees.unflatten(values, self._skeleton)
 
-    def _fold(self, skeleton: str, types: list[str], sums: list[Tensor], weight: float, count: int) -> None:
-        if self._skeleton is None:
+    def _fold(self, skeleton: Skeleton, types: list[str], sums: list[Tensor], weight: float, count: int) -> None:
+        if not self._count:
             self._skeleton, self._types, self._sums = skeleton, types, sums
         elif (self._skeleton, self._types) != (skeleton, types):
             raise ValueError("replies of one round differ in structure and cannot be averaged")

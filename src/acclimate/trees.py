@@ -25,31 +25,33 @@ from torch import Tensor
 from acclimate.params import copy
 
 Nest = Any  # a recursive union would be exact, and unreadable at every place of use
+Skeleton = Any  # a nest with numbers in place of its tensors
 
 _PACKED, _APART = "packed", "nest"  # one entry of metadata: several would come in any order
 
 
-def flatten(nest: Nest) -> tuple[list[Tensor], str]:
-    """The tensors of a nest in order, and everything else as JSON.
+def flatten(nest: Nest) -> tuple[list[Tensor], Skeleton]:
+    """The tensors of a nest in order, and everything else as plain lists and dicts that JSON can hold.
 
     >>> tensors, skeleton = flatten({"w": torch.ones(2), "step": 3})
     >>> len(tensors), skeleton
-    (1, '{"dict": [["w", {"tensor": 0}], ["step", 3]]}')
+    (1, {'dict': [['w', {'tensor': 0}], ['step', 3]]})
     """
     tensors: list[Tensor] = []
-    return tensors, json.dumps(_skeleton(nest, tensors, "nest"))
+    try:
+        return tensors, _skeleton(nest, tensors)
+    except TypeError:
+        raise TypeError(_complaint(nest, "nest")) from None
 
 
-def unflatten(tensors: list[Tensor], skeleton: str) -> Nest:
+def unflatten(tensors: list[Tensor], skeleton: Skeleton) -> Nest:
     """The inverse of `flatten`."""
-    return _rebuild(json.loads(skeleton), tensors)
+    return _rebuild(skeleton, tensors)
 
 
 def leaves(nest: Nest) -> Iterator[Tensor]:
     """The tensors of a nest, in order."""
-    tensors: list[Tensor] = []
-    _skeleton(nest, tensors, "nest")
-    yield from tensors
+    yield from flatten(nest)[0]
 
 
 def transform(change: Callable[[Tensor], Tensor], nest: Nest) -> Nest:
@@ -72,7 +74,7 @@ def finite(nest: Nest) -> bool:
 def equal(a: Nest, b: Nest) -> bool:
     """Whether two nests are the same bit for bit, structure and types included."""
     (left, skeleton), (right, other) = flatten(a), flatten(b)
-    return skeleton == other and all(
+    return json.dumps(skeleton) == json.dumps(other) and all(  # as text, 1 is neither 1.0 nor True
         x.dtype == y.dtype and x.shape == y.shape and _bytes(x) == _bytes(y) for x, y in zip(left, right, strict=True)
     )
 
@@ -88,7 +90,7 @@ def dump(nest: Nest) -> bytes:
     packs: dict[str, list[Tensor]] = {}
     for tensor in tensors:
         packs.setdefault(str(tensor.dtype), []).append(tensor.detach().cpu().reshape(-1))
-    described = json.dumps([skeleton, [[str(tensor.dtype), *tensor.shape] for tensor in tensors]])
+    described = json.dumps([json.dumps(skeleton), [[str(tensor.dtype), *tensor.shape] for tensor in tensors]])
     return save_tensors({dtype: torch.cat(pack) for dtype, pack in packs.items()}, metadata={_PACKED: described})
 
 
@@ -99,13 +101,13 @@ def load(blob: bytes) -> Nest:
         described = json.loads(blob[8 : 8 + size])["__metadata__"]
         packs, taken, tensors = load_tensors(blob), Counter[str](), []
         if _APART in described:  # written before tensors were packed: one entry each
-            return unflatten([packs[str(i)] for i in range(len(packs))], described[_APART])
+            return unflatten([packs[str(i)] for i in range(len(packs))], json.loads(described[_APART]))
         skeleton, pieces = json.loads(described[_PACKED])
         for dtype, *shape in pieces:
             start, taken[dtype] = taken[dtype], taken[dtype] + math.prod(shape)
             # A copy, so that each has memory of its own, aligned as everywhere else.
             tensors.append(packs[dtype][start : taken[dtype]].view(shape).clone())
-        return unflatten(tensors, skeleton)
+        return unflatten(tensors, json.loads(skeleton))
     except Exception as error:
         raise ValueError(f"not a nest written by acclimate, or damaged ({error})") from error
 
@@ -171,29 +173,46 @@ class Shared(Parcel):
         return Shared, (self.blob, self.lasting)
 
 
-def _skeleton(nest: Nest, tensors: list[Tensor], path: str) -> Any:
-    if nest is None or isinstance(nest, bool | int | float | str):
-        return nest
+def _skeleton(nest: Nest, tensors: list[Tensor]) -> Skeleton:
     if isinstance(nest, Tensor):
         tensors.append(nest)
         return {"tensor": len(tensors) - 1}
     if isinstance(nest, Mapping):
-        return {"dict": [[_key(k, path), _skeleton(v, tensors, f"{path}[{k!r}]")] for k, v in nest.items()]}
+        return {"dict": [[_scalar(key, str | int), _skeleton(value, tensors)] for key, value in nest.items()]}
     if isinstance(nest, tuple | list):
-        items = [_skeleton(item, tensors, f"{path}[{i}]") for i, item in enumerate(nest)]
+        items = [_skeleton(item, tensors) for item in nest]
         if hasattr(nest, "_fields"):
             return {"named": [type(nest).__module__, type(nest).__qualname__], "items": items}
         return {"tuple" if isinstance(nest, tuple) else "list": items}
-    raise TypeError(
-        f"{path} is a {type(nest).__name__}; states and messages may hold tensors, numbers, strings and None "
-        "in dicts, lists, tuples and NamedTuples"
-    )
+    return _scalar(nest, bool | int | float | str | None)
 
 
-def _key(key: object, path: str) -> object:
-    if isinstance(key, str | int):
-        return key
-    raise TypeError(f"{path} has the key {key!r}; keys are strings or whole numbers")
+def _scalar(value: Any, kinds: Any) -> Any:
+    """The value, as it comes back from JSON: a number of NumPy's becomes Python's."""
+    if not isinstance(value, kinds):
+        raise TypeError
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return None
+
+
+def _complaint(nest: Nest, path: str) -> str | None:
+    """What is wrong with something that is no nest, and where: looked for only when it is needed."""
+    if isinstance(nest, Mapping):
+        for key, value in nest.items():
+            if not isinstance(key, str | int):
+                return f"{path} has the key {key!r}; keys are strings or whole numbers"
+            if found := _complaint(value, f"{path}[{key!r}]"):
+                return found
+    elif isinstance(nest, tuple | list):
+        return next(filter(None, (_complaint(item, f"{path}[{i}]") for i, item in enumerate(nest))), None)
+    elif nest is not None and not isinstance(nest, Tensor | bool | int | float | str):
+        return (
+            f"{path} is a {type(nest).__name__}; states and messages may hold tensors, numbers, strings and None "
+            "in dicts, lists, tuples and NamedTuples"
+        )
+    return None
 
 
 def _rebuild(skeleton: Any, tensors: list[Tensor]) -> Nest:

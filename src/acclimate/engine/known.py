@@ -15,7 +15,7 @@ from acclimate import trees
 from acclimate.contracts import Algorithm, Knowledge
 from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.seeds import seed_call
-from acclimate.trees import Nest, Parcel, Shared
+from acclimate.trees import Nest, Parcel, Shared, Skeleton
 
 
 class Own(NamedTuple):
@@ -170,7 +170,7 @@ class Post:
     """Makes parcels of messages; one of the same tensors as the last is the same parcel, and so travels once."""
 
     def __init__(self) -> None:
-        self._key: tuple[str, list[int]] | None = None
+        self._key: tuple[Skeleton, list[int]] | None = None
         self._last = Shared(None)
 
     def parcel(self, message: Nest) -> Shared:
