@@ -61,6 +61,9 @@ class Client:
     net: Callable[[Mapping[str, Tensor]], nn.Module]  # the live model with these parameters loaded in place
     rng: torch.Generator  # orders training batches, and nothing else
     known: Knowledge = field(default_factory=dict)  # what earlier phases exported to this client
+    # What a method may find again in later rounds, such as something slow to compute. It may be empty in any round, so
+    # no result may depend on it.
+    notes: dict[int, Nest] = field(default_factory=dict)
 
     def start(self) -> Params:
         """Where this client's training starts: at the model that earlier phases made for it, else at a fresh one."""

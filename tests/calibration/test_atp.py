@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import toys
+from acclimate import trees
 from acclimate.adapters.atp import ATP as Adapter
 from acclimate.calibration.atp import ATP
 from acclimate.contracts import Client, Replies, Task
@@ -186,3 +187,17 @@ def test_atp_toy_learns_the_negative_rate():
             replies.add(id, algorithm.client_update(rates, None, replace(someone, net=lambda v: OneNorm()))[0])
         rates = algorithm.server_update(rates, replies)
     assert rates["norm.running_mean"].item() < -0.1
+
+
+def test_noted_directions_are_used_again_and_change_no_bit():
+    known = {"model": {"1.weight": torch.ones(1, 1), "2.weight": torch.tensor([[0.5], [0.0]])}}
+    held = toys.client(toys.Fixed([1.0, 2.0], [0, 1]), toys.two_layers, known=known)
+    rates = {name: torch.zeros(()) for name in known["model"]}
+    for _ in range(2):
+        noted, _ = ATP().client_update(rates, None, held)
+        fresh, _ = ATP().client_update(rates, None, replace(held, notes={}))
+        assert trees.equal(noted.update, fresh.update) and not trees.equal(noted.update, rates)
+        rates = noted.update
+    held.notes[0] = {name: torch.zeros_like(h) for name, h in held.notes[0].items()}
+    still, _ = ATP().client_update(rates, None, held)
+    assert trees.equal(still.update, rates)  # directions of zero move nothing: they were not computed anew

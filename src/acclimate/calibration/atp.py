@@ -11,6 +11,7 @@ from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Ta
 from acclimate.models.modules import Kinds, Modules
 from acclimate.options import Count, NonNegative, Positive
 from acclimate.params import Params
+from acclimate.rates import RateSteps
 
 
 @dataclass(frozen=True)
@@ -40,19 +41,15 @@ class ATP(Algorithm[Params, None]):
 
     def client_update(self, rates: Params, state: None, client: Client) -> tuple[Reply, None]:
         modules = Modules(client.net(client.known["model"]), self.modules)  # w_G
-        power = 0.5 if self.divide == "sqrt" else 1.0
-        alpha, total, seen = dict(rates), 0.0, 0
+        steps = RateSteps(self.lr, self.unbiased, self.floor, self.divide)
+        order = client.rng if self.shuffle else None
+        # In a fixed order a frozen model meets the same batches again: their h are worth noting.
+        noted = None if self.shuffle else client.notes
+        alpha, total = rates, 0.0
         for _ in range(self.epochs):
-            for x, y in client.validation.batches(self.batch_size, client.rng if self.shuffle else None):
-                modules.restore()
-                h = modules.directions(x, self.unbiased)
-                modules.move(alpha, h, self.floor)
-                gradient, loss = modules.gradients(x, y)
-                for name in alpha:  # α ← α − η ⟨h, ∇CE⟩ / √numel, eq. (7)
-                    step = (h[name] * gradient[name]).sum() / h[name].numel() ** power
-                    alpha[name] = alpha[name] - self.lr * step
-                total, seen = total + loss * len(y), seen + len(y)
-        return Reply(alpha, metrics={"loss": total / max(seen, 1)}), None
+            alpha, loss = steps.learn(modules, alpha, client.validation.batches(self.batch_size, order), noted)
+            total += loss
+        return Reply(alpha, metrics={"loss": total / self.epochs}), None
 
     def server_update(self, rates: Params, replies: Replies) -> Params:
         mean: Params = replies.mean()  # unweighted

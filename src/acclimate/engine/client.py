@@ -23,6 +23,7 @@ from acclimate import params, trees
 from acclimate.contracts import Adapter, AdapterRecipe, Algorithm, Client, Newcomer, Replies, Reply, Task, Upload
 from acclimate.engine.known import Exports, Own
 from acclimate.engine.live import Build, Extending, Live
+from acclimate.engine.notes import Notes
 from acclimate.engine.seeds import generator, seed_call
 from acclimate.models.head import signature
 from acclimate.options import Count
@@ -114,6 +115,7 @@ class Trainee:
         self.live = Live(training.extended())
         task = training.task(people.classes, people.shape)
         self.task = Task(**{**vars(task), "public": people.unlabelled()})
+        self.notes = Notes()
 
     def do(self, part: Part) -> Took:
         """One client's round."""
@@ -127,6 +129,7 @@ class Trainee:
             before = part.state.open()
         seed_call(*place, "client_update")
         reply, after = algorithm.client_update(message, before, client)
+        self.notes.count(part.id)
         state = None if after is None else Parcel(after)
         return Took(reply, state, trees.nbytes(message), trees.nbytes(reply.update))
 
@@ -157,6 +160,7 @@ class Trainee:
             net=partial(self.live, client=part.id),
             rng=rng,
             known=known,
+            notes=self.notes.of(part.id),
         )
 
 

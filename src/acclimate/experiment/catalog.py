@@ -119,6 +119,11 @@ TRAINING = {
     "finetune": Entry(
         "acclimate.training.finetune:FineTune", "go on training on every client alone: FedAvg+FT", "Yu et al., 2020"
     ),
+    "atp-joint": Entry(
+        "acclimate.training.atp_joint:ATPJoint",
+        "the model and ATP's rates in the same rounds",
+        "Bao et al., NeurIPS 2023",
+    ),
     "ttt": Entry("acclimate.training.ttt:TTT", "FedAvg of classes and rotations together", "Sun et al., ICML 2020"),
     "fedicon": Entry(
         "acclimate.training.fedicon:FedICON",
