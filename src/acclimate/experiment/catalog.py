@@ -385,6 +385,15 @@ NESTED: dict[str, dict[str, Entry]] = {
     "acclimate.contracts:AdapterRecipe": ADAPTERS,
 }
 
+# What a class outside the package must be to stand in the place of a table's own.
+CONTRACTS: list[tuple[dict[str, Entry], Entry]] = [
+    (ADAPTERS, Entry("acclimate.contracts:Adapter", "an adapter, a subclass of acclimate.Adapter")),
+    (AGGREGATORS, Entry("acclimate.contracts:Aggregator", "an aggregator, a subclass of acclimate.Aggregator")),
+    (PHASES, Entry("acclimate.contracts:Algorithm", "a phase, a subclass of acclimate.Algorithm")),
+    (SCENARIOS, Entry("acclimate.scenarios.population:Scenario", "a scenario, a subclass of acclimate.Scenario")),
+    (MODELS, Entry("torch.nn:Module", "a model, a subclass of torch.nn.Module or a function that makes one")),
+]
+
 # Systems that are more than an adapter of the same name. Every adapter is a system by itself, and
 # 'aggregator+adapter' is one too.
 SYSTEMS: dict[str, dict[str, Any]] = {

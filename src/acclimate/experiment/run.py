@@ -34,6 +34,9 @@ def run(
         store = Store(runs / STORE)
         try:
             id = store.run(experiment.run_name, experiment.plain(), versions())
+            for written, file in experiment.imports.items():
+                (listener or Silent()).say(f"imported {file} for '{written}'")
+            store.note(id, "", -1, "imports", dict(experiment.imports))
             session = Session(experiment, store, id, executor or Serial(), reuse, listener or Silent())
             for number, seed in enumerate(experiment.seeds, 1):
                 session.seed(seed, f"seed {seed} ({number}/{len(experiment.seeds)})")
