@@ -228,7 +228,7 @@ def test_plugin_problems_read_as_the_catalogs(folder, key, name, said):
 
 def test_plugin_that_fails_at_import_or_lacks_methods_is_a_message(folder):
     (folder / "mine.py").write_text("1 / 0")
-    with pytest.raises(ConfigError, match="importing './mine.py:Net' failed: ZeroDivisionError: division by zero"):
+    with pytest.raises(ConfigError, match=r"importing './mine.py:Net' failed: ZeroDivisionError: division by zero"):
         read(folder / "mine.yaml")
     (folder / "mine.py").write_text(
         textwrap.dedent("""
@@ -237,7 +237,7 @@ def test_plugin_that_fails_at_import_or_lacks_methods_is_a_message(folder):
             def init(self, start): ...
     """)
     )
-    with pytest.raises(ConfigError, match="'./mine.py:Half' does not implement mix"):
+    with pytest.raises(ConfigError, match=r"'./mine.py:Half' does not implement mix"):
         read(folder / "mine.yaml")
 
 

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Entry:
     summary: str
     paper: str = ""
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # what `tune: true` tries
+    # What examples an adapter takes; one that makes augmented copies: images, or pictures (float32, grey or in colour).
+    takes: Literal["anything", "images", "pictures"] = "anything"
 
     @property
     def file(self) -> str:
@@ -212,6 +214,7 @@ ADAPTERS = {
         "one step per image towards agreement of its augmented copies",
         "Zhang et al., NeurIPS 2022",
         grid={"lr": [1e-3, 5e-3, 2e-2, 1e-1]},
+        takes="images",
     ),
     "eata": Entry(
         "acclimate.adapters.eata:EATA",
@@ -224,6 +227,7 @@ ADAPTERS = {
         "tune all but the head by contrast of augmented views",
         "Tan et al., FLData-Mining at KDD 2023",
         grid={"lr": [1e-4, 1e-3, 1e-2], "epochs": [1, 5]},
+        takes="pictures",
     ),
     "surgical": Entry(
         "acclimate.adapters.surgical:Surgical",
@@ -277,6 +281,7 @@ ADAPTERS = {
         "train all but the head to tell rotations, on every batch",
         "Sun et al., ICML 2020",
         grid={"lr": [1e-4, 1e-3, 1e-2]},
+        takes="images",
     ),
 }
 
