@@ -52,8 +52,8 @@ _MODULE = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
     "Adapted", "Adapter", "AdapterRecipe", "Aggregator", "Algorithm", "Client", "Device", "Fleet", "Mix", "Replies",
-    "Reply", "Run", "Scenario", "Server", "Task", "Upload", "__version__", "calibrate", "evaluate", "load", "read", "run",
-    "train", "wrap",
+    "Reply", "Run", "Scenario", "Server", "Task", "Upload", "__version__", "calibrate", "evaluate", "load", "read",
+    "run", "train", "wrap",
 ]  # fmt: skip
 
 

@@ -60,6 +60,23 @@ def load(written: str, folder: Path = Path()) -> Any:
     return found
 
 
+def listed(allowed: Iterable[Any]) -> dict[str, Any]:
+    """Plug-ins that a caller allows, as names or as the classes themselves, by the name of the class."""
+    found = [load(one) if isinstance(one, str) else one for one in allowed]
+    return {one.__qualname__: one for one in found}
+
+
+def pick(written: str, allowed: dict[str, Any]) -> Any:
+    """The plug-in that a manifest or a server means, if the caller has listed it; ValueError: it has not."""
+    name = written.rpartition(":")[2]
+    if name not in allowed:
+        raise ValueError(
+            f"'{written}' is code outside acclimate, and nothing is imported that you did not list; "
+            f"if you trust it: plugins=['{written}'], with the path from here, or plugins=[{name}]"
+        )
+    return allowed[name]
+
+
 def imported() -> list[Imported]:
     """All plug-ins in use in this process, in the order of import."""
     return list(_imported.values())

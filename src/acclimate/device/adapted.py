@@ -42,7 +42,7 @@ class Adapted(nn.Module):
     def __init__(self, adapter: Adapter, inputs: Inputs, method: Method, dtype: torch.dtype, source: Params) -> None:
         super().__init__()
         self.adapter, self.method = adapter, method
-        self._inputs, self._dtype = inputs, dtype
+        self._inputs, self._dtype, self._source = inputs, dtype, source
         self._model = f"{type(adapter.net).__name__} {_digest(source)}"
         self._first = trees.dump(adapter.state())
 
@@ -79,26 +79,46 @@ class Adapted(nn.Module):
 
     def save(self, path: str | Path) -> None:
         """Write the state to one file."""
-        content = trees.dump(self._signed(self.state()))
+        content = trees.dump(self.signed())
         write_whole(Path(path), lambda file: file.write(content))
 
     def load(self, path: str | Path) -> None:
         """Go back to the state in a file, if it is one of this adapter around this model."""
         try:
             found = trees.load(Path(path).read_bytes())
-            kind, adapter, model = found["kind"], found["adapter"], found["model"]
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise ForeignState(f"{path}: expected a state written by save(), found something else ({error})") from error
-        own = self._signed(None)
-        if (kind, adapter, model) != (STATE, own["adapter"], own["model"]):
+        self.load_signed(found, path)
+
+    def signed(self) -> Nest:
+        """The state, and whose it is."""
+        return {"kind": STATE, "adapter": self.method.name, "model": self._model, "state": self.state()}
+
+    def load_signed(self, signed: Nest, where: str | Path) -> None:
+        """Go back to a state that says whose it is, if it is this one's."""
+        if not isinstance(signed, dict) or signed.get("kind") != STATE:
+            raise ForeignState(f"{where}: expected a state written by save(), found something else")
+        if (signed["adapter"], signed["model"]) != (self.method.name, self._model):
             raise ForeignState(
-                f"{path} is a state of '{adapter}' around {model}; this is '{own['adapter']}' around {own['model']}"
+                f"{where} is a state of '{signed['adapter']}' around {signed['model']}; "
+                f"this is '{self.method.name}' around {self._model}"
             )
-        self.load_state(found["state"])
+        self.load_state(signed["state"])
+
+    def export(self, folder: str | Path) -> Path:
+        """Write the model as it was given, what the method knows and a manifest, for `ac.load(folder, model=...)`."""
+        from acclimate.device.bundle import Contents, write
+
+        kind = {"class": type(self.adapter.net).__name__}
+        return write(Path(folder), Contents(self.method, self._source, [], origin=kind), {"torch": torch.__version__})
 
     def train(self, mode: bool = True) -> Adapted:
         """Changes nothing: adapters decide about modes."""
         return self
+
+    def at(self, *batch: Any, **named: Any) -> tuple[nn.Module, Tensor]:
+        """The model as it is now, and a batch as it takes one."""
+        return self.adapter.net, self._given(*batch, **named)
 
     def _given(self, *batch: Any, **named: Any) -> Tensor:
         self.adapter.figures = {}
@@ -113,9 +133,6 @@ class Adapted(nn.Module):
 
     def _logits(self, logits: Tensor) -> Tensor:
         return logits.to(self._dtype)
-
-    def _signed(self, state: Nest) -> dict[str, Nest]:
-        return {"kind": STATE, "adapter": self.method.name, "model": self._model, "state": state}
 
 
 _WORDS = {

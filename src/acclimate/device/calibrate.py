@@ -52,7 +52,8 @@ def calibrate(
     if missing := [need for need in needs if need not in known]:
         raise MissingKnowledge(f"adapter '{adapter}' needs {', '.join(missing)}: {how_to_get(adapter, missing)}")
     several = isinstance(data, Mapping)
-    owners = {name: _gathered(batches) for name, batches in (data if several else {0: data}).items()}
+    given: Mapping[Any, Batches] = data if isinstance(data, Mapping) else {"the only client": data}
+    owners = {name: _gathered(batches) for name, batches in given.items()}
     if not owners:
         raise UnsupportedInput("expected labelled batches of at least one client, found no client")
     made: dict[Any, Any] = {name: {} for name in owners}

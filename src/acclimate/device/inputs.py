@@ -19,7 +19,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def adaptable(model: nn.Module) -> nn.Module:
-    """A copy that can be adapted: not compiled, and in float32 where it is in half precision, whose steps are too coarse.
+    """A copy that can be adapted: not compiled, and in float32 where it is in half precision, which is too coarse.
 
     What `torch.compile` returns is a shell around the module that is meant.
     """

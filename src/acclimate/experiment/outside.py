@@ -21,9 +21,13 @@ class Outside:
     folder: Path = Path()  # what file names are relative to
     found: dict[str, str] = field(default_factory=dict)  # name as written → file
 
+    def find(self, written: str) -> Any:
+        """What a name stands for."""
+        return plugins.load(written, self.folder)
+
     def load(self, written: str, table: Mapping[str, Entry]) -> Any:
         """The class, checked against the contract of the table in whose place it stands; ValueError: why not."""
-        target, (contract, words) = plugins.load(written, self.folder), _contract(table)
+        target, (contract, words) = self.find(written), _contract(table)
         is_class = inspect.isclass(target)
         fits = is_class and issubclass(target, contract)
         if not fits and not (contract is nn.Module and callable(target) and not is_class):
@@ -34,6 +38,16 @@ class Outside:
             raise ValueError(f"expected {words}; '{written}' does not implement {missing}")
         self.found[written] = inspect.getfile(target)
         return target
+
+
+@dataclass
+class Listed(Outside):
+    """Resolves only what the caller has listed, whatever a file says."""
+
+    allowed: dict[str, Any] = field(default_factory=dict)
+
+    def find(self, written: str) -> Any:
+        return plugins.pick(written, self.allowed)
 
 
 @dataclass(frozen=True)
