@@ -17,6 +17,7 @@ from acclimate.engine.evaluate import Test
 from acclimate.experiment.choice import Chosen
 from acclimate.experiment.differences import differing, revision_of
 from acclimate.experiment.outside import ByName
+from acclimate.experiment.unseen import unseen
 from acclimate.models.build import Build
 from acclimate.options import Count, Whole
 from acclimate.plugins import is_plugin
@@ -187,6 +188,13 @@ class Experiment:
             "test scenario": self.test_scenario and self.test_scenario.differs,
             "seeds": list(self.seeds),
         }
+
+    def populations(self, seed: int) -> tuple[Population, Population]:
+        """Who is trained on and who is tested, in one seed."""
+        population: Population = self.scenario.made.build(seed)
+        if self.test_scenario is None:
+            return population, population
+        return population, unseen(self.test_scenario.made, self.scenario.made, seed)
 
     @property
     def run_name(self) -> str:

@@ -25,6 +25,7 @@ from acclimate.experiment.classes import with_classes
 from acclimate.experiment.experiment import Experiment, System, digest_of
 from acclimate.experiment.listener import Listener
 from acclimate.experiment.lock import lock
+from acclimate.experiment.predictions import UNLABELLED, has_unlabelled
 from acclimate.experiment.source import source_digest
 from acclimate.experiment.unseen import unseen
 from acclimate.experiment.versions import versions
@@ -57,12 +58,11 @@ class Session:
         left = [system for system in systems if not self.store.is_complete(Unit(self.run, system.name, seed))]
         if not left:
             return
-        scenario = self.experiment.scenario.made
-        population = tested = scenario.build(seed)
-        if self.experiment.test_scenario is not None:
-            tested = unseen(self.experiment.test_scenario.made, scenario, seed)
+        population, tested = self.experiment.populations(seed)
         self._note_what_is_special(systems, population, tested)
         self.store.note(self.run, "", seed, "groups", dict(tested.groups))
+        if has_unlabelled(tested):
+            self.store.note(self.run, "", seed, UNLABELLED, True)
         work = _Seed(self, seed, title, population, tested)
         try:
             for system in left:
