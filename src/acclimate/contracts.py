@@ -280,7 +280,14 @@ class Aggregator(ABC, Generic[S]):
 
     @abstractmethod
     def mix(self, state: S, uploads: Sequence[Upload], slot: int) -> Mix:
-        """The downloads of one slot; uploads may be few or none. One with an earlier `slot` gets no download."""
+        """The downloads of one slot; uploads may be few or none. One with an earlier `slot` gets no download.
+
+        Clients that `init` never saw may come at any time.
+        """
+
+    def forget(self, state: S, client: int) -> S:
+        """The state after a client has left for good; by default it holds nothing of single clients."""
+        return state
 
 
 def _copied(nest: Nest) -> Nest:

@@ -34,6 +34,14 @@ class UnsupportedModel(AcclimateError):
     """A method needs layers that this model does not have."""
 
 
+class UnsupportedInput(AcclimateError):
+    """A batch that a method or a model cannot take."""
+
+
+class ForeignState(AcclimateError):
+    """A saved state of something else."""
+
+
 class RunLocked(AcclimateError):
     """Another process works on the same run."""
 

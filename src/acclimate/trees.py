@@ -75,8 +75,13 @@ def equal(a: Nest, b: Nest) -> bool:
     """Whether two nests are the same bit for bit, structure and types included."""
     (left, skeleton), (right, other) = flatten(a), flatten(b)
     return json.dumps(skeleton) == json.dumps(other) and all(  # as text, 1 is neither 1.0 nor True
-        x.dtype == y.dtype and x.shape == y.shape and _bytes(x) == _bytes(y) for x, y in zip(left, right, strict=True)
+        x.dtype == y.dtype and x.shape == y.shape and raw(x) == raw(y) for x, y in zip(left, right, strict=True)
     )
+
+
+def raw(tensor: Tensor) -> bytes:
+    """The bytes of a tensor's numbers."""
+    return bytes(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 
 
 def dump(nest: Nest) -> bytes:
@@ -236,7 +241,3 @@ def _named(module: str, qualname: str) -> Callable[[list[Nest]], Nest]:
         raise ValueError(f"the saved state is a {qualname} of {module}, which is not imported here")
     make: Callable[[list[Nest]], Nest] = found._make
     return make
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    return bytes(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())

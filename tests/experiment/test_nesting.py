@@ -182,14 +182,14 @@ def net():
 @pytest.mark.parametrize("term", ["fedprox", {"name": "fedprox", "mu": 0.1}, Proximal(0.1)])
 def test_wrap_takes_a_term_by_name_with_options_or_as_an_object(term):
     adapter = ac.wrap(net(), "tta-grad", term=term)
-    assert adapter.term == (Proximal() if term == "fedprox" else Proximal(0.1))
+    assert adapter.adapter.term == (Proximal() if term == "fedprox" else Proximal(0.1))
 
 
 def test_wrap_takes_an_adapter_around_another_with_what_that_one_needs():
     confusion = torch.eye(3)
     adapter = ac.wrap(net(), "guard", of={"name": "bbse", "kind": "soft"}, confusion=confusion)
     assert adapter(torch.rand(5, 4)).shape == (5, 3)
-    assert isinstance(ac.wrap(net(), "guard", of="tent").of, Tent)
+    assert isinstance(ac.wrap(net(), "guard", of="tent").adapter.of, Tent)
     with pytest.raises(MissingKnowledge, match="'guard' needs confusion"):
         ac.wrap(net(), "guard", of="bbse")
     with pytest.raises(ConfigError, match=r"guard.confusion: unknown key"):

@@ -70,6 +70,9 @@ class TSA(Aggregator[Bank]):
         downloads = [{**mixed, **variances} for mixed, variances in zip(mix(w, uploads), between, strict=True)]
         return Mix(downloads, Bank(slots, bank.seen, block if self.warm_start else None), drawn(w, uploads))
 
+    def forget(self, state: Bank, client: int) -> Bank:
+        return state._replace(seen={id: seen for id, seen in state.seen.items() if id != client})
+
     def _weights(self, x: Tensor, block: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if self.ablation == "s-sim":
             p = x[:, -1].double()

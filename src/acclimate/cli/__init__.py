@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acclimate.cli.data import data, listed
+from acclimate.cli.device import adapt, export
 from acclimate.cli.printing import Json, print_rows
 from acclimate.errors import AcclimateError, ConfigError, nearest
 from acclimate.version import __version__
@@ -30,6 +31,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data, name="data")
+app.command()(export)
+app.command()(adapt)
 
 Runs = Annotated[Path, typer.Option("--runs", envvar="ACCLIMATE_RUNS", help="Folder of the runs and their store.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")]
@@ -251,21 +254,12 @@ def _fail(message: str) -> None:
 
 
 def _work(experiment: Experiment, runs: Path, workers: int | None, reuse: bool) -> None:
-    from rich.console import Console
+    from acclimate import api
+    from acclimate.engine.executor import cores
 
-    from acclimate.cli.progress import Bars, Lines
-    from acclimate.engine.executor import Processes, Serial, cores
-    from acclimate.experiment.run import run
-
-    console = Console(stderr=True)
     number = workers or cores()
-    console.print(f"run {experiment.run_name} in {runs}, {number} worker(s)", highlight=False, soft_wrap=True)
-    with (Bars if console.is_terminal else Lines)(console) as listener:
-        if number == 1:
-            run(experiment, runs, executor=Serial(), reuse=reuse, listener=listener)
-        else:
-            with Processes(number) as executor:
-                run(experiment, runs, executor=executor, reuse=reuse, listener=listener)
+    typer.echo(f"run {experiment.run_name} in {runs}, {number} worker(s)", err=True)
+    api.run(experiment, runs=runs, workers=number, reuse=reuse)
 
 
 def _picture(words: list[str], seed: int) -> str:

@@ -98,7 +98,10 @@ def _dataset(path: Path, entries: Sequence[Listed], size: int | None, classes: S
         mean=tuple(kept["mean"]),
         std=tuple(kept["std"]),
         digest=digest + "-" + hashlib.sha256("\n".join(names).encode()).hexdigest()[:8],
-        columns={"client": np.array([place[entry.client] for entry in entries], dtype=np.int64)},
+        columns={
+            "client": np.array([place[entry.client] for entry in entries], dtype=np.int64),
+            "path": np.array([str(entry.file) for entry in entries]),
+        },
         names={"label": names, "client": clients},
     )
 

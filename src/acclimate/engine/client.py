@@ -25,6 +25,7 @@ from acclimate.engine.known import Exports, Own
 from acclimate.engine.live import Build, Extending, Live
 from acclimate.engine.notes import Notes
 from acclimate.engine.seeds import generator, seed_call
+from acclimate.losses import entropy
 from acclimate.models.head import signature
 from acclimate.options import Count
 from acclimate.params import Params
@@ -500,10 +501,20 @@ class Tester:
         for label, right in zip(y[known].tolist(), hit[known].tolist(), strict=True):
             place.tally[0][label] += int(right)
             place.tally[1][label] += 1
-        if place.drawn is not None:
-            place.figures.append(place.drawn)
+        drawn = place.drawn if known.all() else self._answered(member, logits, ~known)
+        if drawn is not None:
+            place.figures.append(drawn)
         counts = {"correct": float(hit.sum()), "count": float(known.sum())}
         return Score(client, name, place.slot, self._slots_of(member)[place.slot].shift, {**counts, **values})
+
+    def _answered(self, member: int, logits: Tensor, asked: Tensor) -> Figure:
+        """What is to be drawn, with the predictions of images that nobody can score: all there is to have of them."""
+        place = self._places[member]
+        figures = {} if place.drawn is None else trees.load(place.drawn.values)
+        p = logits[asked].softmax(-1).max(-1)
+        figures |= {"asked": asked.nonzero().flatten(), "answers": p.indices, "probabilities": p.values}
+        figures["entropies"] = entropy(logits[asked])
+        return Figure(*self.trial.members[member], place.slot, trees.dump(figures))
 
     def _whole(self, member: int) -> Score:
         """The stream by class."""

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from acclimate import plugins
 from acclimate.engine.client import Clients
 from acclimate.errors import AcclimateError, WorkerFailed, WorkerLost
 from acclimate.scenarios.population import Population
@@ -101,6 +102,10 @@ class _Chunk(NamedTuple):
     tasks: Sequence[Any]
 
 
+class _Import(NamedTuple):
+    plugins: Sequence[plugins.Imported]
+
+
 class _Worker:
     """A worker process, seen from its parent."""
 
@@ -111,10 +116,15 @@ class _Worker:
         self.process.start()
         theirs.close()
         self._sent = _Remembered()
+        self._imported = 0  # plug-ins that it was told of
 
-    def send(self, what: _Meet | _Install | _Chunk) -> None:
+    def send(self, what: _Meet | _Install | _Chunk | _Import) -> None:
         if isinstance(what, _Meet):
             self._sent = _Remembered()
+        new = plugins.imported()[self._imported :]
+        if new:  # before anything that may need them
+            self._imported += len(new)
+            self.send(_Import(new))
         buffer = io.BytesIO()
         _Pickler(buffer, self._sent).dump(what)
         self.pipe.send_bytes(buffer.getbuffer())
@@ -376,6 +386,9 @@ def _serve(pipe: Connection[Any, Any]) -> None:
     with suppress(EOFError, OSError):
         while True:
             what = _Unpickler(pipe.recv_bytes(), received).load()
+            if isinstance(what, _Import):
+                plugins.share(what.plugins)
+                continue
             if isinstance(what, _Meet):
                 received, clients = _Remembered(), Clients(what.people)
                 continue

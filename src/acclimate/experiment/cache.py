@@ -6,17 +6,62 @@ A phase is found by everything that decides its result: the population, the mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from acclimate.data.folders import cache_folder
 from acclimate.engine.checkpoint import Checkpoint
-from acclimate.experiment.experiment import digest_of
+from acclimate.engine.known import Known, Outcome
+from acclimate.engine.train import at_round
+from acclimate.errors import MissingData
+from acclimate.experiment.experiment import System, digest_of
 from acclimate.experiment.source import source_digest
+from acclimate.experiment.versions import versions
+from acclimate.models.build import Build
+from acclimate.scenarios.population import Population
 
 
-def phase_path(content: Any, modules: Iterable[str], rounds: int, reuse: bool) -> tuple[Path, bool]:
+def phase_file(
+    system: System, position: int, population: Population, seed: int, reuse: bool = False
+) -> tuple[Path, bool]:
+    """The checkpoint file of a system's phase, and whether it was made by other code than today's (`reuse`)."""
+    so_far = system.phases[: position + 1]
+    content = {
+        "population": population.digest,
+        "model": system.model.differs(),
+        "phases": [phase.differs() for phase in so_far],
+        "seed": seed if any(phase.seed is None for phase in so_far) else None,
+        "torch": versions()["torch"],
+    }
+    modules = [module for phase in so_far for module in phase.algorithm.modules]
+    modules += [*system.model.chosen.modules, Build.__module__]
+    return _phase_path(content, modules, system.phases[position].rounds, reuse)
+
+
+@contextmanager
+def trained(system: System, population: Population, seed: int, round: int | None = None) -> Iterator[Known]:
+    """What the finished phases of a system export; `round`: of the last one after an earlier round that was kept."""
+    with ExitStack() as opened:
+        outcomes = []
+        for position, phase in enumerate(system.phases):
+            path, _ = phase_file(system, position, population, seed, reuse=True)
+            if not path.exists() or _rounds(path) != phase.rounds:
+                raise MissingData(
+                    f"phase '{phase.algorithm.name}' of '{system.name}', seed {seed}, is not (or no longer) in the "
+                    f"cache {cache_folder()}; run the experiment again, which trains only what is missing"
+                )
+            checkpoint = opened.enter_context(closing(Checkpoint(path)))
+            own = seed if phase.seed is None else phase.seed
+            anybody = next(iter(population.source))
+            outcomes.append(Outcome(phase.algorithm.made, checkpoint, phase.rounds, own, position, anybody))
+        if round is not None:
+            outcomes[-1] = at_round(outcomes[-1], round)
+        yield Known(outcomes)
+
+
+def _phase_path(content: Any, modules: Iterable[str], rounds: int, reuse: bool) -> tuple[Path, bool]:
     """The checkpoint file of a phase, and whether it was made by other code than today's (`reuse`)."""
     folder = cache_folder() / "phases" / digest_of(content)
     path = folder / f"{source_digest(modules)}.sqlite"

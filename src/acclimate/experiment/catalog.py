@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Entry:
     summary: str
     paper: str = ""
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # what `tune: true` tries
+    # What examples an adapter takes; one that makes augmented copies: images, or pictures (float32, grey or in colour).
+    takes: Literal["anything", "images", "pictures"] = "anything"
 
     @property
     def file(self) -> str:
@@ -217,6 +219,7 @@ ADAPTERS = {
         "one step per image towards agreement of its augmented copies",
         "Zhang et al., NeurIPS 2022",
         grid={"lr": [1e-3, 5e-3, 2e-2, 1e-1]},
+        takes="images",
     ),
     "eata": Entry(
         "acclimate.adapters.eata:EATA",
@@ -229,6 +232,7 @@ ADAPTERS = {
         "tune all but the head by contrast of augmented views",
         "Tan et al., FLData-Mining at KDD 2023",
         grid={"lr": [1e-4, 1e-3, 1e-2], "epochs": [1, 5]},
+        takes="pictures",
     ),
     "surgical": Entry(
         "acclimate.adapters.surgical:Surgical",
@@ -282,6 +286,7 @@ ADAPTERS = {
         "train all but the head to tell rotations, on every batch",
         "Sun et al., ICML 2020",
         grid={"lr": [1e-4, 1e-3, 1e-2]},
+        takes="images",
     ),
 }
 
@@ -389,6 +394,15 @@ NESTED: dict[str, dict[str, Entry]] = {
     "acclimate.contracts:Aggregator": AGGREGATORS,
     "acclimate.contracts:AdapterRecipe": ADAPTERS,
 }
+
+# What a class outside the package must be to stand in the place of a table's own.
+CONTRACTS: list[tuple[dict[str, Entry], Entry]] = [
+    (ADAPTERS, Entry("acclimate.contracts:Adapter", "an adapter, a subclass of acclimate.Adapter")),
+    (AGGREGATORS, Entry("acclimate.contracts:Aggregator", "an aggregator, a subclass of acclimate.Aggregator")),
+    (PHASES, Entry("acclimate.contracts:Algorithm", "a phase, a subclass of acclimate.Algorithm")),
+    (SCENARIOS, Entry("acclimate.scenarios.population:Scenario", "a scenario, a subclass of acclimate.Scenario")),
+    (MODELS, Entry("torch.nn:Module", "a model, a subclass of torch.nn.Module or a function that makes one")),
+]
 
 # Systems that are more than an adapter of the same name. Every adapter is a system by itself, and
 # 'aggregator+adapter' is one too.

@@ -11,11 +11,14 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from acclimate import plugins
 from acclimate.contracts import Adapter, AdapterRecipe
 from acclimate.errors import nearest
 from acclimate.experiment.catalog import Entry
 from acclimate.experiment.differences import differing_options, revision_of
+from acclimate.experiment.outside import Outside
 from acclimate.experiment.schema import GIVEN, check, nested_of, options_of
+from acclimate.experiment.source import source_digest
 
 
 @dataclass(frozen=True)
@@ -38,22 +41,33 @@ class Chosen:
 
 
 def choose(
-    raw: Any, path: str, table: Mapping[str, Entry], reserved: Sequence[str] = ()
+    raw: Any,
+    path: str,
+    table: Mapping[str, Entry],
+    reserved: Sequence[str] = (),
+    outside: Outside | None = None,
 ) -> tuple[Chosen | None, list[str]]:
     """What a bare name, or a mapping with a name and options, stands for; or every problem with it.
 
-    `reserved`: keys that stand beside the options and are read elsewhere.
+    `reserved`: keys that stand beside the options and are read elsewhere. `outside`: plug-ins may be named.
     """
     given = {"name": raw} if isinstance(raw, str) else raw
     if (name := _name_of(given, table)) is not None:  # an object, from Python or as a default
-        return _with_options(name, table[name].load(), _options_of_object(given), path, ())
+        return _with_options(name, table[name].load(), _options_of_object(given), path, (), outside)
     if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
         return None, [f"{path}: expected a name, or a mapping with a name and options; found {raw!r}"]
     name = given["name"]
-    if name not in table:
+    if plugins.is_plugin(name) and outside is not None:
+        try:
+            target = outside.load(name, table)
+        except ValueError as error:
+            return None, [f"{path}.name: {error}"]
+    elif name in table:
+        target = table[name].load()
+    else:
         return None, [f"{path}.name: unknown '{name}'; {nearest(name, table)}"]
     options = {key: value for key, value in given.items() if key != "name" and key not in reserved}
-    return _with_options(name, table[name].load(), options, path, ("name", *reserved))
+    return _with_options(name, target, options, path, ("name", *reserved), outside)
 
 
 def default_options(target: Any) -> dict[str, Any]:
@@ -79,13 +93,13 @@ def flat(plain: Any, path: str = "") -> dict[str, Any]:
 
 
 def _with_options(
-    name: str, target: Any, raw: Mapping[str, Any], path: str, also: Sequence[str]
+    name: str, target: Any, raw: Mapping[str, Any], path: str, also: Sequence[str], outside: Outside | None
 ) -> tuple[Chosen | None, list[str]]:
     model = options_of(target)
     given, inner, problems = dict(raw), dict[str, Chosen | None](), list[str]()
     for key, mark in nested_of(model).items():
         if key in raw and not (raw[key] is None and mark.optional):
-            inner[key], found = choose(raw[key], f"{path}.{key}", mark.table)
+            inner[key], found = choose(raw[key], f"{path}.{key}", mark.table, outside=outside)
             given[key], problems = None, problems + found  # it may be anything there: it was checked here
     values, dumped, found = check(target, given, path, also)
     if problems or found:
@@ -93,7 +107,8 @@ def _with_options(
     for key, mark in nested_of(model).items():
         chosen = inner.setdefault(key, _chosen(values[key], mark.table))
         values[key], dumped[key] = chosen and chosen.made, _plain(chosen)
-    differs = {"name": name, **revision_of(target), **differing_options(model, values, dumped)}
+    code = {"source": source_digest([target.__module__])} if plugins.is_plugin(name) else {}
+    differs = {"name": name, **code, **revision_of(target), **differing_options(model, values, dumped)}
     for key, mark in nested_of(model).items():
         if _differs(inner[key], model.model_fields[key], mark.table):
             differs[key] = chosen.differs if (chosen := inner[key]) else None

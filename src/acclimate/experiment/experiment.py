@@ -10,14 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from acclimate.engine.evaluate import Test
 from acclimate.experiment.choice import Chosen
 from acclimate.experiment.differences import differing, revision_of
+from acclimate.experiment.outside import ByName
+from acclimate.experiment.unseen import unseen
 from acclimate.models.build import Build
 from acclimate.options import Count, Whole
+from acclimate.plugins import is_plugin
 from acclimate.scenarios.population import Population
 
 
@@ -36,7 +39,8 @@ class ModelChoice:
         """How to make it for a problem."""
         p = population
         variants = tuple(variant.options for variant in self.variants)
-        return Build(self.chosen.target, p.classes, p.shape, p.mean, p.std, self.chosen.options, variants)
+        make = ByName(self.chosen.target) if is_plugin(self.name) else self.chosen.target
+        return Build(make, p.classes, p.shape, p.mean, p.std, self.chosen.options, variants)
 
     def plain(self) -> dict[str, Any]:
         return {**self.chosen.plain, "variants": [variant.plain for variant in self.variants]}
@@ -157,6 +161,8 @@ class Experiment:
     test: Test
     test_scenario: Chosen | None
     seeds: tuple[int, ...]
+    # Name as written → file that was imported for it.
+    imports: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def plain(self) -> dict[str, Any]:
         """Everything that decides the results, as plain data; a system's model and test only where they are its own."""
@@ -182,6 +188,13 @@ class Experiment:
             "test scenario": self.test_scenario and self.test_scenario.differs,
             "seeds": list(self.seeds),
         }
+
+    def populations(self, seed: int) -> tuple[Population, Population]:
+        """Who is trained on and who is tested, in one seed."""
+        population: Population = self.scenario.made.build(seed)
+        if self.test_scenario is None:
+            return population, population
+        return population, unseen(self.test_scenario.made, self.scenario.made, seed)
 
     @property
     def run_name(self) -> str:

@@ -26,12 +26,17 @@ from acclimate.experiment.catalog import (
 )
 from acclimate.experiment.choice import Chosen, choose
 from acclimate.experiment.experiment import Experiment, ModelChoice, PhaseChoice, Schedule, System
+from acclimate.experiment.outside import Outside
 from acclimate.experiment.overrides import override
 from acclimate.experiment.schema import check
+from acclimate.plugins import is_plugin
 
 
 def read(source: str | Path, overrides: Sequence[str] = ()) -> Experiment:
-    """The experiment in a YAML file (or shipped under a name), with dotted overrides such as `seeds=[0]`."""
+    """The experiment in a YAML file (or shipped under a name), with dotted overrides such as `seeds=[0]`.
+
+    Reading imports the plug-ins that the file names: it is the user who names the file.
+    """
     path = shipped().get(str(source), Path(source))
     if not path.is_file():
         hint = f"no such file, and no shipped experiment of that name; {nearest(source, shipped())}"
@@ -40,12 +45,14 @@ def read(source: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError([f"not readable as YAML: {error}"], str(source)) from error
-    return parse(raw, overrides, str(source))
+    return parse(raw, overrides, str(source), Outside(path.parent))
 
 
-def parse(raw: Any, overrides: Sequence[str] = (), source: str = "the experiment") -> Experiment:
-    """The experiment in plain data."""
-    reader = _Reader()
+def parse(
+    raw: Any, overrides: Sequence[str] = (), source: str = "the experiment", outside: Outside | None = None
+) -> Experiment:
+    """The experiment in plain data; only with `outside` may it name plug-ins."""
+    reader = _Reader(outside)
     experiment = None
     if isinstance(raw, dict):
         raw = copy.deepcopy(raw)  # overrides are written into it
@@ -79,6 +86,7 @@ class _Common:
 
 @dataclass
 class _Reader:
+    outside: Outside | None = None
     problems: list[str] = field(default_factory=list)
 
     def experiment(self, raw: dict[str, Any]) -> Experiment | None:
@@ -105,11 +113,12 @@ class _Reader:
         if self.problems or scenario is None or model is None:
             return None
         chosen = tuple(system for system in systems if system)
-        return Experiment(str(name), scenario, model, chosen, test, test_scenario, seeds)
+        imports = dict(self.outside.found) if self.outside else {}
+        return Experiment(str(name), scenario, model, chosen, test, test_scenario, seeds, imports)
 
     def chosen(self, raw: Any, path: str, table: Mapping[str, Entry], reserved: Sequence[str] = ()) -> Chosen | None:
         """Something of a catalog table: a bare name, or a mapping with its name and options."""
-        found, problems = choose(raw, path, table, reserved)
+        found, problems = choose(raw, path, table, reserved, self.outside)
         self.problems += problems
         return found
 
@@ -162,7 +171,8 @@ class _Reader:
         """The candidates of a grid: `true` takes the catalog's, a mapping gives lists of values, by dotted keys."""
         if raw in (None, False):
             return ()
-        grid = ADAPTERS[adapter.name].grid if raw is True else raw
+        own = ADAPTERS[adapter.name].grid if adapter.name in ADAPTERS else {}
+        grid = own if raw is True else raw
         if not isinstance(grid, Mapping) or not grid or not all(isinstance(v, list) and v for v in grid.values()):
             self.problems.append(
                 f"{path}.tune: expected true or lists of values, such as {{lr: [0.001, 0.01]}}; found {raw!r}"
@@ -273,7 +283,7 @@ class _Reader:
 
 def _known_system(name: str) -> dict[str, Any]:
     """A system of the catalog, an adapter by itself, or 'aggregator+adapter'; empty: none of these."""
-    if name in SYSTEMS or name in ADAPTERS:
+    if name in SYSTEMS or name in ADAPTERS or is_plugin(name):
         return SYSTEMS.get(name, {"adapter": name})
     aggregator, plus, adapter = name.partition("+")
     if plus and aggregator in AGGREGATORS and (adapter in SYSTEMS or adapter in ADAPTERS):

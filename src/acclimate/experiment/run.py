@@ -11,6 +11,7 @@ from acclimate.engine.executor import Executor, Serial
 from acclimate.experiment.experiment import Experiment
 from acclimate.experiment.listener import Listener, Silent
 from acclimate.experiment.lock import lock
+from acclimate.experiment.predictions import write_predictions
 from acclimate.experiment.session import Session
 from acclimate.experiment.versions import versions
 from acclimate.store.database import Store
@@ -34,9 +35,14 @@ def run(
         store = Store(runs / STORE)
         try:
             id = store.run(experiment.run_name, experiment.plain(), versions())
+            for written, file in experiment.imports.items():
+                (listener or Silent()).say(f"imported {file} for '{written}'")
+            store.note(id, "", -1, "imports", dict(experiment.imports))
             session = Session(experiment, store, id, executor or Serial(), reuse, listener or Silent())
             for number, seed in enumerate(experiment.seeds, 1):
                 session.seed(seed, f"seed {seed} ({number}/{len(experiment.seeds)})")
+                for path in write_predictions(store, id, experiment, seed, folder):
+                    session.listener.say(f"predictions of images without labels: {path}")
             store.finish(id)
         finally:
             store.close()

@@ -19,7 +19,7 @@ from acclimate.errors import nearest
 from acclimate.experiment.catalog import NESTED, Entry
 
 # Arguments that the engine fills in, never the experiment.
-GIVEN = {"self", "net", "classes", "shape", "normalise"}
+GIVEN = {"self", "net", "classes", "num_classes", "shape", "normalise"}
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,13 @@ from acclimate.engine.roster import roster
 from acclimate.engine.train import at_round, train
 from acclimate.errors import ConfigError, NothingSelected
 from acclimate.experiment.baselines import with_baselines
-from acclimate.experiment.cache import phase_path
+from acclimate.experiment.cache import phase_file
 from acclimate.experiment.choice import Chosen, flat
 from acclimate.experiment.classes import with_classes
 from acclimate.experiment.experiment import Experiment, System, digest_of
 from acclimate.experiment.listener import Listener
 from acclimate.experiment.lock import lock
+from acclimate.experiment.predictions import UNLABELLED, has_unlabelled
 from acclimate.experiment.source import source_digest
 from acclimate.experiment.unseen import unseen
 from acclimate.experiment.versions import versions
@@ -57,12 +58,11 @@ class Session:
         left = [system for system in systems if not self.store.is_complete(Unit(self.run, system.name, seed))]
         if not left:
             return
-        scenario = self.experiment.scenario.made
-        population = tested = scenario.build(seed)
-        if self.experiment.test_scenario is not None:
-            tested = unseen(self.experiment.test_scenario.made, scenario, seed)
+        population, tested = self.experiment.populations(seed)
         self._note_what_is_special(systems, population, tested)
         self.store.note(self.run, "", seed, "groups", dict(tested.groups))
+        if has_unlabelled(tested):
+            self.store.note(self.run, "", seed, UNLABELLED, True)
         work = _Seed(self, seed, title, population, tested)
         try:
             for system in left:
@@ -158,17 +158,8 @@ class _Seed:
 
     def phase(self, system: System, position: int) -> Outcome:
         """A phase of a system: from this seed's, from the cache, or trained now."""
-        session, choice, so_far = self.session, system.phases[position], system.phases[: position + 1]
-        content = {
-            "population": self.population.digest,
-            "model": system.model.differs(),
-            "phases": [phase.differs() for phase in so_far],
-            "seed": self.seed if any(phase.seed is None for phase in so_far) else None,
-            "torch": versions()["torch"],
-        }
-        modules = [module for phase in so_far for module in phase.algorithm.modules]
-        modules += [*system.model.chosen.modules, Build.__module__]
-        path, older = phase_path(content, modules, choice.rounds, session.reuse)
+        session, choice = self.session, system.phases[position]
+        path, older = phase_file(system, position, self.population, self.seed, session.reuse)
         label = f"{position}:{choice.algorithm.name}#{path.parent.name[:6]}"
         if older:
             before = session.store.notes(session.run, "reused").get((system.name, self.seed), [])

@@ -19,7 +19,7 @@ PACKAGE = __name__.partition(".")[0]
 # What every phase and every test goes through: its revision stands for it.
 ENGINE = ("engine", "contracts", "trees", "examples", "scenarios.population", "scenarios.availability")
 # What decides no bit of a phase or a test.
-SILENT = ("", "errors", "options", "experiment", "store", "report", "cli", "version")
+SILENT = ("", "errors", "options", "plugins", "api", "device", "experiment", "store", "report", "cli", "version")
 
 
 def source_digest(modules: Iterable[str]) -> str:
@@ -69,7 +69,7 @@ def _uses(name: str) -> list[str]:
 
 @cache
 def _code(name: str) -> tuple[str, tuple[str, ...]]:
-    """The code of a module and the names of the modules of this package that it imports."""
+    """The code of a module and the names of the modules that it imports of this package, or of its own."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         return "", ()
@@ -77,10 +77,12 @@ def _code(name: str) -> tuple[str, tuple[str, ...]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.append(node.module)
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    ours = [module for module in found if module.partition(".")[0] == PACKAGE and _is_module(module)]
+        elif isinstance(node, ast.ImportFrom):
+            module = importlib.util.resolve_name("." * node.level + (node.module or ""), spec.parent)
+            found.append(module)
+            found += [f"{module}.{alias.name}" for alias in node.names]
+    packages = (PACKAGE, name.partition(".")[0])  # a plug-in may be a package
+    ours = [module for module in found if module.partition(".")[0] in packages and _is_module(module)]
     return _written(tree), tuple(ours)
 
 

@@ -69,6 +69,7 @@ class Table:
     phases: list[PhaseTraffic]
     finished: bool
     told: bool = False  # adapters were reset at the boundaries of shifts, which they cannot know
+    unscored: dict[str, list[int]] = field(default_factory=dict)  # stream → clients without labels, of how many
 
     def plain(self) -> dict[str, Any]:
         """For `--json`."""
@@ -85,7 +86,8 @@ def table(store: Store, run: dict[str, Any]) -> Table:
     experiment = run["experiment"]
     told = experiment["test"]["reset"] == "shift"
     phases = _phases(store, run, baseline)
-    return Table(run["name"], experiment["seeds"], streams, lines, phases, bool(run["finished"]), told)
+    unscored = _unscored(facts, streams)
+    return Table(run["name"], experiment["seeds"], streams, lines, phases, bool(run["finished"]), told, unscored)
 
 
 def client_accuracies(store: Store, run: int, system: str, stream: str) -> dict[int, dict[int, float]]:
@@ -165,6 +167,16 @@ def _facts(store: Store, run: int) -> _Facts:
     ):
         costs[system][metric] = (total, slots)
     return _Facts(dict(counts), dict(classes), dict(costs), client_groups(store, run))
+
+
+def _unscored(facts: _Facts, streams: list[str]) -> dict[str, list[int]]:
+    """Clients that have no label, for streams with some: in the seed with most of them."""
+    found: dict[str, list[int]] = {}
+    for (_, _, stream), clients in facts.counts.items():
+        without = [sum(count == 0 for _, count in clients.values()), len(clients)]
+        if without[0]:
+            found[stream] = max(found.get(stream, without), without)
+    return {stream: found[stream] for stream in streams if stream in found}
 
 
 def _line(store: Store, run: dict[str, Any], facts: _Facts, system: str, baseline: str, streams: list[str]) -> Line:

@@ -116,6 +116,11 @@ def _remarks(table: Table) -> list[str]:
     lines = [] if table.finished else ["This run is not finished: the table shows what there is so far."]
     if table.told:
         lines.append("reset: shift — adapters were told the boundaries of shifts.")
+    lines += [
+        f"{few} of {all} clients of stream '{stream}' have no labels and were not scored; "
+        "what was predicted for them is in the run's folder, under predictions."
+        for stream, (few, all) in table.unscored.items()
+    ]
     lines += by_remark({line.system: line.remarks for line in table.lines})
     left_out = {line.system: line.left_out for line in table.lines if line.left_out}
     return [*lines, *(f"{name}: {n} uploads were not finite and were left out." for name, n in left_out.items())]

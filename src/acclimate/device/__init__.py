@@ -1,0 +1,1 @@
+"""A model on a device: wrapped, calibrated, taken out of a run, loaded, and in a fleet."""

@@ -1,0 +1,107 @@
+"""`ac.wrap`: an adapter around any torch classifier."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from acclimate import params
+from acclimate.contracts import Adapter
+from acclimate.device.adapted import Adapted, Method
+from acclimate.device.inputs import Inputs, adaptable, dtype_of
+from acclimate.errors import ConfigError, MissingKnowledge, nearest
+from acclimate.experiment.catalog import ADAPTERS, CALIBRATION, TRAINING, Entry
+from acclimate.experiment.choice import Chosen, choose
+from acclimate.experiment.outside import Outside
+from acclimate.experiment.schema import options_of
+from acclimate.plugins import is_plugin
+
+
+def wrap(model: nn.Module, adapter: str | type[Adapter], **options: Any) -> Adapted:
+    """Put an adapter around a copy of any torch classifier.
+
+    The result adapts and predicts when it is called as the model is; your model stays as it is. Options are those of
+    the adapter (`acclimate show tent`); what an adapter needs besides the model, such as BBSE's confusion matrix, is
+    given by name too (`ac.calibrate` makes it). An option that is a method is a name, or a mapping with name and
+    options: `wrap(model, "tta-grad", term={"name": "fedprox", "mu": 0.1})`. An adapter of your own is its class.
+
+    >>> from torch import nn, ones
+    >>> wrap(nn.Sequential(nn.Linear(2, 3)), "em")(ones(4, 2)).shape
+    torch.Size([4, 3])
+    """
+    chosen, knowledge = chosen_adapter(adapter, options)
+    return around(model, chosen, knowledge)
+
+
+def around(model: nn.Module, chosen: Chosen, knowledge: dict[str, Any]) -> Adapted:
+    """The adapter that was chosen, around a copy of a model."""
+    net = adaptable(model)
+    source, inputs = params.of(net), Inputs(net)
+    made: Adapter = chosen.made(net, **knowledge)
+    return Adapted(made, inputs, method_of(chosen, knowledge), dtype_of(model), source)
+
+
+def method_of(chosen: Chosen, knowledge: dict[str, Any]) -> Method:
+    """A chosen adapter, in words."""
+    options = {key: value for key, value in chosen.plain.items() if key != "name"}
+    names = dict.fromkeys([chosen.name, *(inner.name for inner in chosen.inner)])
+    return Method(chosen.name, options, knowledge, [ADAPTERS[name].takes for name in names if name in ADAPTERS])
+
+
+def chosen_adapter(adapter: str | type[Adapter], options: dict[str, Any]) -> tuple[Chosen, dict[str, Any]]:
+    """An adapter with its options, and what it needs besides the model."""
+    name, table = _table(adapter)
+    target, outside = (table[name].load(), Outside()) if name in table else (Outside().load(name, ADAPTERS), Outside())
+    known = options_of(target).model_fields
+    own = {"name": name, **{key: value for key, value in options.items() if key in known}}
+    chosen, problems = choose(own, name, table, outside=outside)
+    needs = chosen.made.needs if chosen else target.needs  # what is needed may depend on the options
+    rest = {key: value for key, value in options.items() if key not in known and key not in needs}
+    if rest or chosen is None:
+        raise ConfigError(choose({**own, **rest}, name, table, outside=outside)[1] or problems, "wrap")
+    if missing := [need for need in needs if need not in options]:
+        raise MissingKnowledge(f"adapter '{name}' needs {', '.join(missing)}: {how_to_get(name, missing)}")
+    return chosen, {need: options[need] for need in needs}
+
+
+def how_to_get(adapter: str, needs: list[str]) -> str:
+    """What to do for knowledge that an adapter lacks."""
+    if set(needs) <= set(calibrations()):
+        return (
+            f"knowledge = ac.calibrate(model, '{adapter}', batches) with a few labelled batches, "
+            f"then ac.wrap(model, '{adapter}', **knowledge)"
+        )
+    phases = [name for name, entry in TRAINING.items() if set(needs) & set(entry.load()().exports)]
+    return (
+        f"it comes from training ({', '.join(phases) or 'a phase of your own'}): run an experiment with the system "
+        f"'{adapter}', then take it out with `acclimate export`"
+    )
+
+
+def calibrations() -> dict[str, str]:
+    """What can be learnt for any model from labelled batches, and the phase that does it."""
+    phases = {name: entry.load()() for name, entry in CALIBRATION.items()}
+    return {export: name for name, phase in phases.items() if phase.needs == ("model",) for export in phase.exports}
+
+
+@dataclass(frozen=True)
+class _Given(Entry):
+    """A class that was given as such."""
+
+    kind: Any = None
+
+    def load(self) -> Any:
+        return self.kind
+
+
+def _table(adapter: str | type[Adapter]) -> tuple[str, dict[str, Entry]]:
+    if isinstance(adapter, str):
+        if adapter not in ADAPTERS and not is_plugin(adapter):
+            raise ConfigError([f"unknown adapter '{adapter}'; {nearest(adapter, ADAPTERS)}"], "wrap")
+        return adapter, ADAPTERS
+    if not (inspect.isclass(adapter) and issubclass(adapter, Adapter)):
+        raise ConfigError([f"expected the name of an adapter or a subclass of ac.Adapter; found {adapter!r}"], "wrap")
+    return adapter.__name__, {**ADAPTERS, adapter.__name__: _Given("", "", kind=adapter)}

@@ -1,0 +1,262 @@
+"""Any torch classifier: every adapter around every kind of model works, or says why it cannot."""
+
+import copy
+import io
+import warnings
+from collections import Counter
+from functools import cache
+
+import pytest
+import torch
+from torch import nn
+
+import acclimate as ac
+from acclimate import params, trees
+from acclimate.contracts import Adapter
+from acclimate.errors import AcclimateError, ForeignState, MissingKnowledge, UnsupportedInput, UnsupportedModel
+from acclimate.experiment.catalog import ADAPTERS
+from classifiers import BATCH, CLASSES, MODELS, Tokens, call, cnn, images, knowledge, labelled, tabular, tokens
+
+BN, NORM = "adapts batch-normalisation layers and", "adapts normalisation layers and"
+COPIES = "makes augmented copies of images"
+# What does not work, and the reason that is given; everything else works.
+REFUSED = {
+    **{(kind, "bn-adapt"): BN for kind in ("group norm", "no norm", "token ids")},
+    **{("no norm", name): NORM for name in ("tent", "eata", "tta-grad")},
+    **{(kind, name): COPIES for kind in ("1-d signal", "tabular", "token ids") for name in ("memo", "fedicon", "ttt")},
+    ("float64", "fedicon"): "of float32; found [6, 3, 8, 8] of float64",
+}
+
+
+@cache
+def outcome(kind, name):
+    """What becomes of one cell: 'works', or what is said."""
+    make, batch = MODELS[kind]
+    model, given = make(), batch()
+    before = trees.dump(params.of(model))
+    try:
+        adapted = ac.wrap(model, name, **knowledge(name, model, given))
+        first, logits = adapted.state(), call(adapted, given)
+    except AcclimateError as error:
+        return str(error)
+    assert logits.shape == (BATCH, CLASSES)
+    assert logits.isfinite().all()
+    assert logits.dtype == next(model.parameters()).dtype
+    assert trees.dump(params.of(model)) == before  # a copy was adapted
+    other = call(adapted, given)
+    adapted.reset()
+    assert trees.equal(adapted.state(), first)
+    assert other.isfinite().all()
+    return "works"
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_wrapped_model_works_or_says_why(kind, name):
+    said = outcome(kind, name)
+    if (kind, name) in REFUSED:
+        assert REFUSED[kind, name] in said
+        assert "\n" not in said
+    else:
+        assert said == "works"
+
+
+def test_wrapped_models_are_counted():
+    """docs/engineer.md has these numbers."""
+    counts = Counter(outcome(kind, name) == "works" for kind in MODELS for name in ADAPTERS)
+    assert counts == {True: len(MODELS) * len(ADAPTERS) - len(REFUSED), False: len(REFUSED)}
+
+
+def test_wrapped_model_is_never_in_training_mode():
+    adapted, x = ac.wrap(cnn(), "none"), images()
+    before = adapted(x)
+    assert adapted.train() is adapted
+    assert not any(module.training for module in adapted.adapter.net.modules())
+    nn.Sequential(adapted).train()
+    assert torch.equal(adapted(x), before)
+
+
+def test_wrapped_model_predicts_without_learning_and_learns_without_predicting():
+    adapted, x = ac.wrap(cnn(), "tent", lr=0.1), images()
+    before, first = adapted.state(), adapted.predict(x)
+    assert trees.equal(adapted.state(), before)
+    adapted.adapt(x)
+    assert not trees.equal(adapted.state(), before)
+    assert not torch.equal(adapted.predict(x), first)
+
+
+def test_wrapped_state_is_saved_to_one_file_and_foreign_ones_are_refused_by_name(tmp_path):
+    adapted, x, path = ac.wrap(cnn(), "tent", lr=0.1), images(), tmp_path / "state.safetensors"
+    adapted(x)
+    adapted.save(path)
+    state = adapted.state()
+    adapted(x)
+    adapted.load(path)
+    assert trees.equal(adapted.state(), state)
+    fresh = ac.wrap(cnn(), "tent", lr=0.1)
+    fresh.load(path)
+    assert torch.equal(fresh(x), adapted(x))
+    with pytest.raises(
+        ForeignState, match=r"is a state of 'tent' around Sequential .*; this is 'em' around Sequential"
+    ):
+        ac.wrap(cnn(), "em").load(path)
+    trained_on = cnn()
+    with torch.no_grad():
+        trained_on[0].weight += 1
+    with pytest.raises(ForeignState, match="is a state of 'tent' around Sequential"):
+        ac.wrap(trained_on, "tent").load(path)
+    path.write_bytes(b"something else")
+    with pytest.raises(ForeignState, match=r"expected a state written by save\(\)"):
+        adapted.load(path)
+
+
+def test_wrapping_a_scripted_model_says_what_to_do():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(tabular())
+    with pytest.raises(UnsupportedModel, match="scripting hides the layers of a model; wrap the module that was"):
+        ac.wrap(scripted, "em")
+
+
+def test_wrapped_compiled_model_gives_the_same_as_the_module_inside():
+    make, batch = MODELS["compiled"]
+    one, two = ac.wrap(make(), "tent", lr=0.1), ac.wrap(cnn(), "tent", lr=0.1)
+    x = batch()
+    one(x), two(x)
+    assert torch.equal(one(x), two(x))
+
+
+def test_wrapped_model_in_half_precision_adapts_in_float32():
+    model, x = cnn().bfloat16(), images().bfloat16()
+    adapted = ac.wrap(model, "tent", lr=1e-4)
+    wide = ac.wrap(cnn().bfloat16().float(), "tent", lr=1e-4)
+    assert torch.equal(adapted(x), wide(x.float()).bfloat16())
+    assert all(tensor.dtype == torch.float32 for tensor in adapted.state()["moving"].values())
+
+
+def test_wrapped_model_takes_inputs_by_position_or_by_name():
+    model, given = Tokens(), tokens()
+    expected = model(**given).logits
+    for name in ("none", "tent-upfl"):  # the second one cuts its batch into pieces
+        adapted = ac.wrap(model, name, **({"batch_size": 2} if name == "tent-upfl" else {}))
+        torch.testing.assert_close(adapted.predict(**given), expected)
+        torch.testing.assert_close(adapted.predict(*given.values()), expected)
+        assert adapted(**given).shape == expected.shape
+
+    class ByName(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = cnn()
+
+        def forward(self, *, pixel_values):
+            return self.body(pixel_values)
+
+    assert ac.wrap(ByName(), "memo")(pixel_values=images()).shape == (BATCH, CLASSES)
+
+
+def test_wrapped_model_says_what_is_wrong_with_a_batch_or_an_answer():
+    adapted = ac.wrap(Tokens(), "none")
+    with pytest.raises(UnsupportedInput, match=r"a row per example; found \[6, 7\], \[5, 7\]"):
+        adapted(input_ids=tokens()["input_ids"], attention_mask=torch.ones(5, 7))
+    with pytest.raises(UnsupportedInput, match="found no tensor"):
+        adapted([1, 2])
+    dense = nn.Conv2d(3, 4, 1)
+    with pytest.raises(UnsupportedModel, match=r"expected logits \[batch, classes\] of Conv2d.*found \[6, 4, 8, 8\]"):
+        ac.wrap(dense, "none")(images())
+
+
+def test_wrap_says_how_to_get_what_an_adapter_needs():
+    with pytest.raises(MissingKnowledge) as error:
+        ac.wrap(cnn(), "atp")
+    assert str(error.value) == (
+        "adapter 'atp' needs rates: knowledge = ac.calibrate(model, 'atp', batches) with a few labelled batches, "
+        "then ac.wrap(model, 'atp', **knowledge)"
+    )
+    with pytest.raises(
+        MissingKnowledge, match=r"needs loss_net, inner_step: it comes from training \(fedtta, .*export"
+    ):
+        ac.wrap(cnn(), "fedtta")
+
+
+def test_wrap_takes_an_adapter_of_ones_own():
+    class Doubled(Adapter):
+        def __init__(self, net: nn.Module, *, factor: int = 2) -> None:
+            super().__init__(net)
+            self.factor = factor
+
+        def predict(self, x: torch.Tensor) -> torch.Tensor:
+            return self.factor * super().predict(x)
+
+    x = images()
+    torch.testing.assert_close(ac.wrap(cnn(), Doubled, factor=3)(x), 3 * ac.wrap(cnn(), "none")(x))
+
+
+def test_wrapped_model_can_be_copied_and_listed():
+    adapted = ac.wrap(cnn(), "tent")
+    adapted(images())
+    torch.save(adapted.state_dict(), io.BytesIO())
+    assert sum(1 for _ in adapted.parameters()) == sum(1 for _ in cnn().parameters())
+    assert copy.deepcopy(adapted.method) == adapted.method
+
+
+@pytest.mark.parametrize("name", ["atp", "bbse", "eata", "surgical", "knn-per"])
+def test_calibrate_gives_what_wrap_needs(name):
+    model = cnn()
+    before, drawn = trees.dump(params.of(model)), torch.get_rng_state()
+    found = ac.calibrate(model, name, labelled(images()), rounds=2)
+    assert trees.dump(params.of(model)) == before
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert trees.equal(found, ac.calibrate(model, name, labelled(images()), rounds=2))
+    assert ac.wrap(model, name, **found)(images()).shape == (BATCH, CLASSES)
+
+
+def test_calibrate_with_several_clients_is_federated():
+    model, (x, y) = cnn(), labelled(images())[0]
+    whole = ac.calibrate(model, "bbse", [(x, y)])["confusion"]
+    parts = ac.calibrate(model, "bbse", {"north": [(x[:2], y[:2])], "south": [(x[2:], y[2:])]})["confusion"]
+    assert torch.equal(whole, parts)
+    assert whole.sum() == BATCH
+    own = ac.calibrate(model, "knn-per", {"north": labelled(x), "south": labelled(x, 3)})
+    assert [len(found["memory"]["labels"]) for found in own.values()] == [10, 15]  # four fifths of 12 and 18
+
+
+def test_calibrate_takes_inputs_by_name():
+    model, given = Tokens(), tokens()
+    found = ac.calibrate(model, "bbse", [(given, torch.arange(BATCH) % CLASSES)])
+    predicted = model(**given).logits.argmax(1)
+    assert torch.equal(found["confusion"].sum(1), torch.bincount(predicted, minlength=CLASSES).double())
+
+
+def test_calibrate_equals_the_phase_that_the_engine_runs():
+    import battery
+
+    known, people = battery.trained(), battery.population()
+    model = params.load(battery.build()(), known.of(None)["model"])
+    data = {
+        client: [(examples.x, examples.y)]
+        for client, (_, held) in people.source.items()
+        for examples in [people.examples(held)]
+    }
+    rates = ac.calibrate(model, "atp", data, rounds=2)["rates"]
+    outcome = battery.run_phase("atp", rounds=2, cohort="all", known=known)
+    torch.testing.assert_close(rates, outcome.algorithm.export(outcome.server, None, 0)["rates"])
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error", "said"),
+    [
+        ("atp", [], UnsupportedInput, r"expected batches that are pairs \(inputs, labels\), found none"),
+        ("atp", [torch.rand(2, 3)], UnsupportedInput, "found Tensor"),
+        ("atp", {}, UnsupportedInput, "found no client"),
+        ("bbse", [(images(), torch.full((BATCH,), 9))], UnsupportedInput, "expected labels 0 to 3.*has 9 to 9"),
+        ("fedtta", labelled(images()), MissingKnowledge, "comes from training"),
+        ("tnet", labelled(images()), AcclimateError, "did you mean 'tent'"),
+    ],
+)
+def test_calibrate_says_what_is_wrong(name, data, error, said):
+    with pytest.raises(error, match=said):
+        ac.calibrate(cnn(), name, data)
+
+
+def test_calibrate_of_an_adapter_that_needs_nothing_is_empty():
+    assert ac.calibrate(cnn(), "tent", labelled(images())) == {}

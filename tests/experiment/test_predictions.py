@@ -1,0 +1,81 @@
+"""A user's own images without labels: predicted, written down, and said not to be scored."""
+
+import csv
+import io
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+import acclimate as ac
+from acclimate.report.text import render
+
+
+@pytest.fixture
+def clinics(tmp_path):
+    """Three clients with labels and two without; class 'dark' is dark."""
+    rng = np.random.default_rng(0)
+    for client in ("east", "north", "west", "new", "newer"):
+        for label, level in (("bright", 200), ("dark", 20)):
+            for i in range(4):
+                folder = tmp_path / "clinics" / client / ("" if client.startswith("new") else label)
+                folder.mkdir(parents=True, exist_ok=True)
+                pixels = (rng.integers(0, 50, (18, 18)) + level).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / f"{label}-{i}.png")
+    return tmp_path
+
+
+def experiment(clinics, **more):
+    return {
+        "name": "clinics",
+        "scenario": {"name": "own", "folder": str(clinics / "clinics"), "test": ["west"]},
+        "model": "shallow-cnn",
+        "phases": [{"name": "fedavg", "rounds": 12, "local": {"lr": 0.05, "epochs": 5, "batch_size": 4}}],
+        "systems": ["none", {"name": "tent", "adapter": {"name": "tent", "lr": 1e-4}}, "fedavg+bn-adapt"],
+        "test": {"batch_size": 3},
+        **more,
+    }
+
+
+def read(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_predictions_of_clients_without_labels_are_written_and_the_table_says_who_was_not_scored(clinics):
+    run = ac.run(experiment(clinics), runs=clinics / "runs", workers=1, progress=False)
+    folder = run.folder / "predictions"
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "fedavg+bn-adapt-seed-0.csv", "none-seed-0.csv", "tent-seed-0.csv",
+    ]  # fmt: skip
+    for file in folder.iterdir():
+        rows = read(file)
+        assert {row["client"] for row in rows} == {"new", "newer"}
+        named = [(row["path"].rpartition("/")[2].partition("-")[0], row) for row in rows]
+        assert len(named) == 16
+        assert len({row["path"] for row in rows}) == 16
+        assert all(0.5 <= float(row["probability"]) <= 1 and row["intervened"] == "no" for row in rows)
+    rows = read(folder / "none-seed-0.csv")
+    right = sum(row["path"].rpartition("/")[2].startswith(row["class"]) for row in rows)
+    assert right == 16  # bright and dark are easily told apart: rows and paths belong together
+    assert run.measured().unscored == {"test": [2, 3]}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render(run.measured()))
+    assert "2 of 3 clients of stream 'test' have no labels and were not scored" in console.export_text()
+    records = {record["system"]: record for record in run.table()}
+    assert records["none"]["accuracy"] == 1.0  # of the one client that has labels
+
+    before = (folder / "tent-seed-0.csv").read_text()
+    (folder / "tent-seed-0.csv").unlink()
+    again = ac.run(experiment(clinics, seeds=[0], name="other"), runs=clinics / "runs", workers=1, progress=False)
+    assert (again.folder / "predictions" / "tent-seed-0.csv").read_text() == before  # taken from the other run
+
+
+def test_where_everybody_has_labels_nothing_is_written(clinics):
+    for client in ("new", "newer"):
+        shutil.rmtree(clinics / "clinics" / client)
+    run = ac.run(experiment(clinics), runs=clinics / "runs", workers=1, progress=False)
+    assert not (run.folder / "predictions").exists()
+    assert run.measured().unscored == {}
