@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from acclimate import params, trees
 from acclimate.contracts import Adapter, AdapterRecipe, Algorithm, Client, Newcomer, Replies, Reply, Task, Upload
+from acclimate.engine.door import reply_fault
 from acclimate.engine.known import Exports, Own
 from acclimate.engine.live import Build, Extending, Live
 from acclimate.engine.seeds import generator, seed_call
@@ -28,7 +29,7 @@ from acclimate.models.head import signature
 from acclimate.options import Count
 from acclimate.params import Params
 from acclimate.scenarios.population import Population, Slot
-from acclimate.trees import Nest, Parcel, Shared
+from acclimate.trees import Form, Nest, Parcel, Shared
 
 
 class Lost(NamedTuple):
@@ -65,6 +66,7 @@ class Folded(NamedTuple):
     replies: Replies
     states: dict[int, Parcel]
     traffic: dict[int, tuple[int, int]]  # bytes down and up
+    refused: dict[int, str]  # clients whose reply was turned away, and why; they are among those left out
 
 
 class Clients:
@@ -114,6 +116,7 @@ class Trainee:
         self.live = Live(training.extended())
         task = training.task(people.classes, people.shape)
         self.task = Task(**{**vars(task), "public": people.unlabelled()})
+        self._asked = Shared(None), Form(None)
 
     def do(self, part: Part) -> Took:
         """One client's round."""
@@ -132,16 +135,26 @@ class Trainee:
 
     def fold(self, results: Iterable[tuple[Part, Took | Lost]]) -> Folded:
         """Replies as they come, into one sum."""
-        folded = Folded(Replies(self.training.algorithm.keeps), {}, {})
+        folded = Folded(Replies(self.training.algorithm.keeps), {}, {}, {})
         for part, took in results:
             if isinstance(took, Lost):
                 folded.replies.lost[part.id] = took.reason
                 continue
-            folded.replies.add(part.id, took.reply)
             folded.traffic[part.id] = (took.bytes_down, took.bytes_up)
+            if fault := reply_fault(self._form(part.message), took.reply):
+                folded.refused[part.id], folded.replies.metrics[part.id] = fault, {}
+                folded.replies.left_out.append(part.id)
+                continue
+            folded.replies.add(part.id, took.reply)
             if part.id not in folded.replies.left_out and took.state is not None:
                 folded.states[part.id] = took.state
         return folded
+
+    def _form(self, message: Shared) -> Form:
+        """What honest replies to a message look like; the same message serves many."""
+        if message is not self._asked[0]:
+            self._asked = message, Form(self.training.algorithm.expects(message.read(), self.task))
+        return self._asked[1]
 
     def _client(self, part: Part, rng: torch.Generator) -> Client:
         train, validation = self.people.source[part.id]

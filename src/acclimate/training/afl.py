@@ -49,5 +49,8 @@ class AFL(Averaging[State]):
         sent = Global(replies.mean(), server.sent.round + 1)  # Σ_k λ_k w_k
         return State(sent, dict(zip(server.weights, nearest, strict=True)))
 
+    def expects(self, server: State, task: Task) -> Params:  # type: ignore[override]
+        return server.sent.w
+
     def export(self, server: State, state: None, client: int) -> Knowledge:  # type: ignore[override]
         return {"model": server.sent.w}

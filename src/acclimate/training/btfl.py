@@ -78,6 +78,9 @@ class BTFL(Algorithm[Global, Tensor]):
         epochs.fit([Group({"head": w_p}, loss)], client.train, torch.default_generator, round=round)
         return w_p.detach()
 
+    def expects(self, server: Global, task: Task) -> Params:
+        return server.w
+
     def server_update(self, server: Global, replies: Replies) -> Global:
         return Global(replies.mean(), server.round + 1)
 
