@@ -25,8 +25,8 @@ from acclimate.replies import Replies, Reply
 from acclimate.trees import Nest
 
 __all__ = [
-    "Adapter", "AdapterRecipe", "Aggregator", "Algorithm", "Client", "Knowledge", "Limits", "Mix", "Newcomer", "Replies", "Reply",
-    "Task", "Upload",
+    "Adapter", "AdapterRecipe", "Aggregator", "Algorithm", "Client", "Knowledge", "Limits", "Mix", "Newcomer",
+    "Replies", "Reply", "Task", "Upload",
 ]  # fmt: skip
 
 S = TypeVar("S")  # what the server keeps between rounds or slots
@@ -269,7 +269,7 @@ class Mix(NamedTuple):
     Whoever gets the same may be given the same object. None: its upload was set aside, and it gets nothing.
     """
 
-    downloads: list[Params | None]
+    downloads: Sequence[Params | None]
     state: Nest
     figures: dict[str, Tensor] = {}  # noqa: RUF012  (never changed)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -130,6 +130,9 @@ class Trainee:
             before = part.state.open()
         seed_call(*place, "client_update")
         reply, after = algorithm.client_update(message, before, client)
+        if part.id in self.people.liars:
+            known = algorithm.expects(message, self.task)
+            reply = reply._replace(update=self.people.hostile.lie(reply.update, known, *place[:3]))
         state = None if after is None else Parcel(after)
         return Took(reply, state, trees.nbytes(message), trees.nbytes(reply.update))
 
@@ -157,15 +160,17 @@ class Trainee:
         return self._asked[1]
 
     def _client(self, part: Part, rng: torch.Generator) -> Client:
-        train, validation = self.people.source[part.id]
+        train, validation = map(self.people.examples, self.people.source[part.id])
+        if part.id in self.people.liars and self.people.hostile.attack == "labels":
+            train = replace(train, y=self.task.classes - 1 - train.y)
         known = self.task.known
         if part.own:
             states = {one.phase: one.state.open() for one in part.own if one.state is not None}
             known = self.training.exports.of(part.id, part.own, states)
         return Client(
             id=part.id,
-            train=self.people.examples(train),
-            validation=self.people.examples(validation),
+            train=train,
+            validation=validation,
             task=self.task,
             net=partial(self.live, client=part.id),
             rng=rng,
@@ -408,7 +413,17 @@ class Tester:
             return None
         place.ahead = Parcel(made.adapter.state())
         self._draw(member, made.adapter, y)
+        if upload.client in self.clients.people.liars:
+            return self._lie(upload, made)
         return upload
+
+    def _lie(self, upload: Upload, made: _Made) -> Upload:
+        """What a hostile client of an experiment sends instead."""
+        made.adapter.load_state(made.first.open())  # what follows loads the state it needs
+        first = made.adapter.shared()
+        known = {n: first[n] if first[n].shape == t.shape else torch.zeros_like(t) for n, t in upload.params.items()}
+        lie = self.clients.people.hostile.lie(upload.params, known, self.trial.seed, upload.slot)
+        return upload._replace(params=lie)
 
     def _predict(self, member: int, download: Parcel | None) -> Score:
         """The second half of a slot."""

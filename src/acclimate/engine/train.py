@@ -71,9 +71,9 @@ def train(
             reasons = _left_out(folded)
     if not saved.was_useful():
         raise PhaseFailed(
-            f"phase {type(algorithm).__name__}: in none of its {rounds} rounds could any client's reply be used; in the "
-            f"last, left out: {told(reasons)}. Where values are not finite a smaller learning rate is the usual remedy; "
-            "where replies look wrong, see what the phase `expects`"
+            f"phase {type(algorithm).__name__}: in none of its {rounds} rounds could any client's reply be used; in "
+            f"the last, left out: {told(reasons)}. Where values are not finite a smaller learning rate is the usual "
+            "remedy; where replies look wrong, see what the phase `expects`"
         )
     return Outcome(algorithm, saved, rounds, seed, position, ids[0])
 

@@ -18,9 +18,18 @@ from acclimate.engine.revision import REVISION
 
 PACKAGE = __name__.partition(".")[0]
 # What every phase and every test goes through: its revision stands for it.
-ENGINE = ("engine", "contracts", "trees", "examples", "scenarios.population", "scenarios.availability")
-# What decides no bit of a phase or a test.
+ENGINE = (
+    "engine",
+    "contracts",
+    "trees",
+    "examples",
+    "scenarios.population",
+    "scenarios.availability",
+    "scenarios.hostile",
+)
+# Methods of methods that say what an honest client sends.
 DOOR = ("expects", "limits")
+# What decides no bit of a phase or a test.
 SILENT = ("", "errors", "options", "experiment", "store", "report", "cli", "version")
 
 

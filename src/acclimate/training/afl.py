@@ -13,6 +13,7 @@ import torch
 
 from acclimate.contracts import Client, Knowledge, Replies, Reply, Task
 from acclimate.options import NonNegative
+from acclimate.params import Params
 from acclimate.simplex import to_simplex
 from acclimate.training.fedavg import Averaging, Global
 from acclimate.training.qffl import mean_loss

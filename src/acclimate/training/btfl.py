@@ -13,6 +13,7 @@ from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
 from acclimate.models.head import features, head_of
 from acclimate.options import Count, NonNegative
+from acclimate.params import Params
 from acclimate.sgd import Group, LocalSGD, Loss
 from acclimate.training.fedavg import Global
 
