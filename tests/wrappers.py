@@ -83,6 +83,9 @@ class Around(Algorithm[Any, Any]):
     def client_update(self, message: Any, state: Any, client: Client) -> tuple[Reply, Any]:
         return self.of.client_update(message, state, client)
 
+    def expects(self, message: Any, task: Task) -> Nest:
+        return self.of.expects(message, task)
+
     def server_update(self, server: Any, replies: Replies) -> Any:
         return self.of.server_update(server, replies)
 

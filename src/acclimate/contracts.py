@@ -9,6 +9,7 @@ Before every call of a contract method the engine seeds torch's default generato
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,13 +25,14 @@ from acclimate.replies import Replies, Reply
 from acclimate.trees import Nest
 
 __all__ = [
-    "Adapter", "AdapterRecipe", "Aggregator", "Algorithm", "Client", "Knowledge", "Mix", "Newcomer", "Replies", "Reply",
-    "Task", "Upload",
+    "Adapter", "AdapterRecipe", "Aggregator", "Algorithm", "Client", "Knowledge", "Limits", "Mix", "Newcomer",
+    "Replies", "Reply", "Task", "Upload",
 ]  # fmt: skip
 
 S = TypeVar("S")  # what the server keeps between rounds or slots
 C = TypeVar("C")  # what a client keeps between its rounds
 
+Limits = dict[str, tuple[float, float]]  # name of a tensor → the least and the greatest value it may have
 Knowledge = dict[str, Nest]  # what phases export by name; "model" is the Params of a model
 
 
@@ -128,6 +130,12 @@ class Algorithm(ABC, Generic[S, C]):
         """What the server sends to a client in a round; by default its state, the same for all."""
         return server
 
+    def expects(self, message: Any, task: Task) -> Nest:
+        """What an honest reply to a message looks like (its `update`): names, shapes and types; by default as the
+        message. Values do not count. Whoever sends something else is left out of the round.
+        """  # noqa: D205
+        return message
+
     @abstractmethod
     def server_update(self, server: S, replies: Replies) -> S:
         """The server's state after a round. Not called when nobody's reply could be used."""
@@ -217,6 +225,16 @@ class Adapter(nn.Module):
         """Take what the server sent back."""
         params.assign(self.moving(), shared)
 
+    def expects(self, classes: int) -> Params:
+        """What an honest upload looks like after a batch: names, shapes and types; by default as before the first."""
+        return self.shared()
+
+    def limits(self) -> Limits:
+        """Between which values a tensor that is shared must lie, by name; by default no variance or count of a prior is
+        negative.
+        """  # noqa: D205
+        return {name: (0.0, math.inf) for name in self.moving() if name.endswith(("running_var", "prior"))}
+
 
 @dataclass(frozen=True)
 class AdapterRecipe:
@@ -251,10 +269,10 @@ class Upload(NamedTuple):
 class Mix(NamedTuple):
     """What an aggregator makes of uploads: one download for each of the slot's own, in their order.
 
-    Whoever gets the same may be given the same object.
+    Whoever gets the same may be given the same object. None: its upload was set aside, and it gets nothing.
     """
 
-    downloads: list[Params]
+    downloads: Sequence[Params | None]
     state: Nest
     figures: dict[str, Tensor] = {}  # noqa: RUF012  (never changed)
 

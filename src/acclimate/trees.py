@@ -71,6 +71,37 @@ def finite(nest: Nest) -> bool:
     return all(math.isfinite(t.sum()) or bool(torch.isfinite(t).all()) for t in leaves(nest) if t.is_floating_point())
 
 
+class Form:
+    """What a nest looks like, whatever its tensors hold: names, shapes and types.
+
+    >>> form = Form({"w": torch.ones(2), "step": 3})
+    >>> form.misfit({"w": torch.zeros(2), "step": 3})
+    >>> form.misfit({"w": torch.ones(1), "step": 3})
+    "['w'] is float32 [1], expected float32 [2]"
+    """
+
+    def __init__(self, nest: Nest) -> None:
+        self._places = list(_places(nest, ""))
+
+    def misfit(self, nest: Nest) -> str | None:
+        """The first place where another nest looks different; None: it does not."""
+        try:
+            places = list(_places(nest, ""))
+        except (TypeError, RecursionError) as error:
+            return _short(str(error))
+        if places == self._places:
+            return None
+        wanted, found = dict(self._places), dict(places)
+        for place in (*wanted, *found):
+            if place not in found:
+                return f"{place or 'all of it'} is missing"
+            if place not in wanted:
+                return f"{_short(place)} is unknown"
+            if found[place] != wanted[place]:
+                return f"{place or 'it'} is {_short(found[place])}, expected {wanted[place]}"
+        return "its names come in another order"
+
+
 def equal(a: Nest, b: Nest) -> bool:
     """Whether two nests are the same bit for bit, structure and types included."""
     (left, skeleton), (right, other) = flatten(a), flatten(b)
@@ -218,6 +249,27 @@ def _complaint(nest: Nest, path: str) -> str | None:
             "in dicts, lists, tuples and NamedTuples"
         )
     return None
+
+
+def _places(nest: Nest, path: str) -> Iterator[tuple[str, str]]:
+    """Every place of a nest, and what is there."""
+    if isinstance(nest, Tensor):
+        yield path, f"{str(nest.dtype).removeprefix('torch.')} {list(nest.shape)}"
+    elif isinstance(nest, Mapping):
+        yield path, "a mapping"
+        for key, item in nest.items():
+            yield from _places(item, f"{path}[{_key(key, path)!r}]")
+    elif isinstance(nest, tuple | list):
+        yield path, f"a {type(nest).__name__} of {len(nest)}"
+        for i, item in enumerate(nest):
+            yield from _places(item, f"{path}[{i}]")
+    else:
+        yield path, repr(_skeleton(nest, [], path or "it"))
+
+
+def _short(text: str, most: int = 80) -> str:
+    """Somebody else's text, cut where it is long."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _rebuild(skeleton: Any, tensors: list[Tensor]) -> Nest:

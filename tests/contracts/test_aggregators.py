@@ -25,8 +25,10 @@ def test_aggregator_rows_sum_to_one(name, number):
     mix = aggregator.mix(aggregator.init(some), some, 0)
     assert len(mix.downloads) == number
     for download, upload in zip(mix.downloads, some, strict=True):
+        if download is None:  # it was set aside
+            continue
         assert {n: t.shape for n, t in download.items()} == {n: t.shape for n, t in upload.params.items()}
-    assert trees.finite(mix.downloads)
+    assert trees.finite(list(mix.downloads))
     if "weights" not in mix.figures:  # more than one matrix, or a memory: nothing a matrix could reproduce
         return
     weights = mix.figures["weights"].double()

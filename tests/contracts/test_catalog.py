@@ -16,7 +16,13 @@ from acclimate.experiment.catalog import ADAPTERS, ROOMS, TRAINING
 
 PACKAGE = Path(acclimate.__file__).parent
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
-SHARED = {"on_batches.py", "mixing.py", "ts_bank.py", "ts_block.py"}  # not methods: what methods share, parts of TSA
+SHARED = {
+    "on_batches.py",
+    "mixing.py",
+    "ts_bank.py",
+    "ts_block.py",
+    "judging.py",
+}  # not methods: what methods share, parts of TSA
 ROOMS_OF_METHODS = ("training", "calibration", "adapters", "aggregators")
 METHODS = [(room, name) for room in ROOMS_OF_METHODS for name in ROOMS[room]]
 

@@ -37,6 +37,9 @@ class Counting(Algorithm):
         value = float("nan") if client.id in self.bad else float(client.id)
         return Reply({"id": torch.tensor([value])}, 1.0, {"loss": 1.0}), {"visits": state["visits"] + 1}
 
+    def expects(self, message, task):
+        return {"id": torch.zeros(1)}
+
     def server_update(self, server, replies):
         return {"total": server["total"] + replies.mean()["id"], "rounds": server["rounds"] + 1}
 
@@ -72,7 +75,7 @@ def test_train_leaves_out_replies_that_are_not_finite_and_names_them():
     outcome = run(Counting(bad=(1, 2)), progress=lambda done, total, text: told.append(text))
     assert known(outcome, 0)["model"]["total"].item() == 1.5  # clients 0 and 3
     assert [(c, v) for _, c, name, v in outcome.checkpoint.metrics() if name == "left_out"] == [(1, 1.0), (2, 1.0)]
-    assert "2 (clients 1, 2)" in told[0]
+    assert "left out: 2 (clients 1, 2: values that are not finite)" in told[0]
 
 
 def test_train_keeps_the_state_of_a_client_that_was_left_out():

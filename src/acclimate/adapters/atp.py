@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from acclimate import params
-from acclimate.contracts import Adapter
+from acclimate.contracts import Adapter, Limits
 from acclimate.errors import MissingKnowledge
 from acclimate.models.modules import Modules
 from acclimate.options import NonNegative
@@ -84,3 +84,6 @@ class ATP(Adapter):
     def load_shared(self, shared: Mapping[str, Tensor]) -> None:
         self.mean = {name: tensor.clone() for name, tensor in shared.items()}
         self._apply_mean()
+
+    def limits(self) -> Limits:
+        return {}  # directions, not values: that of a variance may be negative

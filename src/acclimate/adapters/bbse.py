@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acclimate.contracts import Adapter
+from acclimate.contracts import Adapter, Limits
 from acclimate.options import PositiveShare
 from acclimate.params import Params
 from acclimate.simplex import to_simplex
@@ -67,3 +67,9 @@ class BBSE(Adapter):
 
     def load_shared(self, shared: Params) -> None:  # type: ignore[override]
         self.load_state(shared)
+
+    def expects(self, classes: int) -> Params:
+        return {"prior": next(self.net.parameters()).new_zeros(classes)}
+
+    def limits(self) -> Limits:
+        return {"prior": (0.0, 1.0)}

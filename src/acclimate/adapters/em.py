@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from acclimate.contracts import Adapter
+from acclimate.contracts import Adapter, Limits
 from acclimate.options import Count
 from acclimate.params import Params
 
@@ -52,3 +52,9 @@ class EM(Adapter):
 
     def load_shared(self, shared: Params) -> None:  # type: ignore[override]
         self.log_prior = shared["prior"].log()
+
+    def expects(self, classes: int) -> Params:
+        return {"prior": next(self.net.parameters()).new_zeros(classes)}
+
+    def limits(self) -> Limits:
+        return {"prior": (0.0, 1.0)}

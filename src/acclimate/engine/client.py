@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from acclimate import params, trees
 from acclimate.contracts import Adapter, AdapterRecipe, Algorithm, Client, Newcomer, Replies, Reply, Task, Upload
+from acclimate.engine.door import reply_fault
 from acclimate.engine.known import Exports, Own
 from acclimate.engine.live import Build, Extending, Live
 from acclimate.engine.notes import Notes
@@ -30,7 +31,7 @@ from acclimate.models.head import signature
 from acclimate.options import Count
 from acclimate.params import Params
 from acclimate.scenarios.population import Population, Slot
-from acclimate.trees import Nest, Parcel, Shared
+from acclimate.trees import Form, Nest, Parcel, Shared
 
 
 class Lost(NamedTuple):
@@ -67,6 +68,7 @@ class Folded(NamedTuple):
     replies: Replies
     states: dict[int, Parcel]
     traffic: dict[int, tuple[int, int]]  # bytes down and up
+    refused: dict[int, str]  # clients whose reply was turned away, and why; they are among those left out
 
 
 class Clients:
@@ -117,6 +119,7 @@ class Trainee:
         task = training.task(people.classes, people.shape)
         self.task = Task(**{**vars(task), "public": people.unlabelled()})
         self.notes = Notes()
+        self._asked = Shared(None), Form(None)
 
     def do(self, part: Part) -> Took:
         """One client's round."""
@@ -131,32 +134,47 @@ class Trainee:
         seed_call(*place, "client_update")
         reply, after = algorithm.client_update(message, before, client)
         self.notes.count(part.id)
+        if part.id in self.people.liars:
+            known = algorithm.expects(message, self.task)
+            reply = reply._replace(update=self.people.hostile.lie(reply.update, known, *place[:3]))
         state = None if after is None else Parcel(after)
         return Took(reply, state, trees.nbytes(message), trees.nbytes(reply.update))
 
     def fold(self, results: Iterable[tuple[Part, Took | Lost]]) -> Folded:
         """Replies as they come, into one sum."""
-        folded = Folded(Replies(self.training.algorithm.keeps), {}, {})
+        folded = Folded(Replies(self.training.algorithm.keeps), {}, {}, {})
         for part, took in results:
             if isinstance(took, Lost):
                 folded.replies.lost[part.id] = took.reason
                 continue
-            folded.replies.add(part.id, took.reply)
             folded.traffic[part.id] = (took.bytes_down, took.bytes_up)
+            if fault := reply_fault(self._form(part.message), took.reply):
+                folded.refused[part.id], folded.replies.metrics[part.id] = fault, {}
+                folded.replies.left_out.append(part.id)
+                continue
+            folded.replies.add(part.id, took.reply)
             if part.id not in folded.replies.left_out and took.state is not None:
                 folded.states[part.id] = took.state
         return folded
 
+    def _form(self, message: Shared) -> Form:
+        """What honest replies to a message look like; the same message serves many."""
+        if message is not self._asked[0]:
+            self._asked = message, Form(self.training.algorithm.expects(message.read(), self.task))
+        return self._asked[1]
+
     def _client(self, part: Part, rng: torch.Generator) -> Client:
-        train, validation = self.people.source[part.id]
+        train, validation = map(self.people.examples, self.people.source[part.id])
+        if part.id in self.people.liars and self.people.hostile.attack == "labels":
+            train = replace(train, y=self.task.classes - 1 - train.y)
         known = self.task.known
         if part.own:
             states = {one.phase: one.state.open() for one in part.own if one.state is not None}
             known = self.training.exports.of(part.id, part.own, states)
         return Client(
             id=part.id,
-            train=self.people.examples(train),
-            validation=self.people.examples(validation),
+            train=train,
+            validation=validation,
             task=self.task,
             net=partial(self.live, client=part.id),
             rng=rng,
@@ -400,7 +418,17 @@ class Tester:
             return None
         place.ahead = Parcel(made.adapter.state())
         self._draw(member, made.adapter, y)
+        if upload.client in self.clients.people.liars:
+            return self._lie(upload, made)
         return upload
+
+    def _lie(self, upload: Upload, made: _Made) -> Upload:
+        """What a hostile client of an experiment sends instead."""
+        made.adapter.load_state(made.first.open())  # what follows loads the state it needs
+        first = made.adapter.shared()
+        known = {n: first[n] if first[n].shape == t.shape else torch.zeros_like(t) for n, t in upload.params.items()}
+        lie = self.clients.people.hostile.lie(upload.params, known, self.trial.seed, upload.slot)
+        return upload._replace(params=lie)
 
     def _predict(self, member: int, download: Parcel | None) -> Score:
         """The second half of a slot."""

@@ -6,6 +6,7 @@ What a client has adapted ahead is not saved: whoever resumes does it again from
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,19 +15,22 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from acclimate import params, trees
 from acclimate.contracts import AdapterRecipe, Aggregator, Upload
 from acclimate.engine.client import Alone, Begin, Figure, GoOn, Lost, Paused, Save, Score, Stretch, Test, Trial
+from acclimate.engine.door import Door, opened, told
 from acclimate.engine.exchange import Exchanging, keep
 from acclimate.engine.executor import Executor, one_thread
 from acclimate.engine.known import Known, Own
-from acclimate.engine.live import Build
+from acclimate.engine.live import Build, Extending, Live
 from acclimate.engine.roster import Roster
 from acclimate.engine.seeds import seed_call
 from acclimate.engine.train import Progress
 from acclimate.errors import ConfigError, MissingKnowledge, WorkerFailed, WorkerLost
+from acclimate.models.head import signature
 from acclimate.params import Params
 from acclimate.scenarios.availability import AWAY, HERE, LATE
 from acclimate.trees import Parcel, Shared
@@ -118,6 +122,7 @@ class _Run:
         # Clients of one stream work side by side.
         self.homes = [next(position[member.stream]) for member in self.roster.members]
         self.since, self.saving, self.losses = time.monotonic(), 0.0, 0
+        self.turned_away: dict[int, str] = {}  # clients whose last bad upload was set aside, and why
         self._go_back()
 
     def _go_back(self) -> None:
@@ -145,6 +150,7 @@ class _Run:
 
     def together(self, aggregator: Aggregator[Any]) -> Iterator[Commit]:
         """With an aggregator all clients of a stream meet at every exchange."""
+        self.door = self._door()
         while True:
             try:
                 for name in self.roster.names():
@@ -204,10 +210,11 @@ class _Run:
         for m, stretch in self._at_home(tasks).items():
             if isinstance(stretch, Lost):
                 continue
-            starts += [] if stretch.start is None else [stretch.start.open()]
+            starts += [] if stretch.start is None else [opened(stretch.start)]
             self._arrived(m, stretch, presence, waiting, {})
         if name in self.saved.servers:
             return t, trees.load(blob), waiting
+        starts = self.door.starts(starts)
         if starts and not any(upload.params for upload in starts):
             raise ConfigError(
                 [f"aggregator {type(aggregator).__name__}: this adapter shares nothing, so there is nothing to mix; "
@@ -227,11 +234,16 @@ class _Run:
     ) -> tuple[Exchanging, dict[int, Parcel], dict[int, dict[str, float]]]:
         """One exchange: the server after it, the downloads, and what they and the uploads cost."""
         when = {m: HERE if presence[m] is None else int(presence[m][t]) for m in now}  # type: ignore[index]
-        uploads: dict[int, Upload] = {m: parcel.open() for m, parcel in now.items() if parcel is not None}
-        sent, late = ({m: u for m, u in uploads.items() if when[m] == kind} for kind in (HERE, LATE))
+        uploads = {m: opened(parcel) for m, parcel in now.items() if parcel is not None}
+        faults = self.door.faults(uploads, {m: (self.roster.members[m].client, t) for m in uploads})
+        sound: dict[int, Upload] = {m: upload for m, upload in uploads.items() if m not in faults}
+        sent, late = ({m: u for m, u in sound.items() if when[m] == kind} for kind in (HERE, LATE))
         server, mixed = self._mix(aggregator, server, name, sent, late, t)
         traffic: dict[int, dict[str, float]] = {m: {} if when[m] == HERE else {"missed": 1.0} for m in now}
-        for m, upload in uploads.items():
+        for m in (*faults, *(m for m in sent if m not in mixed)):
+            traffic[m]["left_out"] = 1.0
+        self.turned_away |= {self.roster.members[m].client: why for m, why in faults.items()}
+        for m, upload in sound.items():
             traffic[m]["bytes_up"] = trees.nbytes(upload.params) + trees.nbytes(upload.signature)
         parcels = {id(download): Shared(download) for download in mixed.values()}  # many may get the same object
         for m, download in mixed.items():
@@ -255,8 +267,12 @@ class _Run:
         kept = server.kept
         if aggregator.remembers and not availability.full:
             kept = keep(kept, sent, late, t, availability.delay)
+        mixed = {m: download for m, download in zip(sent, mix.downloads, strict=True) if download is not None}
+        good = {id(download): trees.finite(download) for download in mixed.values()}  # many may get the same object
+        state = mix.state if all(good.values()) else server.state  # what made them may be spoilt too
         # Contiguous copies: what goes on has the same bits and layout as what is saved.
-        return Exchanging(trees.transform(params.copy, mix.state), kept), dict(zip(sent, mix.downloads, strict=True))
+        server = Exchanging(trees.transform(params.copy, state), kept)
+        return server, {m: download for m, download in mixed.items() if good[id(download)]}
 
     def _arrived(
         self,
@@ -287,6 +303,21 @@ class _Run:
         self.at[member] = stretch.slot
         if stretch.ended:
             self.ended.add(member)
+
+    def _door(self) -> Door:
+        """Made of the adapter as some client has it, whose own part the server knows."""
+        trial, of = self.trial, self.roster
+        most = math.inf if trial.test.batch_size == "all" else float(trial.test.batch_size)
+        extended = Extending(trial.build, tuple(phase.algorithm for phase in trial.exports.phases))
+        for client in dict.fromkeys(member.client for member in of.members):
+            known = self.known.of(client)
+            if known.keys() >= {"model", *trial.recipe.needs}:
+                net = Live(extended)(known["model"], client).eval()
+                sign = signature(net, torch.zeros(1, *of.shape)) if trial.signs else None
+                seed_call(trial.seed, "test", "make")
+                adapter = trial.recipe(net, **{name: known[name] for name in trial.recipe.needs})
+                return Door.of(adapter, of.classes, sign, most)
+        return Door(most)
 
     def _presence(self, members: Sequence[int]) -> dict[int, NDArray[np.int64] | None]:
         """Who exchanges when; None: whoever answers is there."""
@@ -320,7 +351,8 @@ class _Run:
     def _due(self, seconds: float) -> Iterator[Commit]:
         """Hand over what is pending, if the last time was so many seconds ago; later where saving itself takes long."""
         if self.progress is not None:
-            self.progress(sum(self.at.values()), sum(member.slots or 0 for member in self.roster.members), "")
+            text = f"set aside: {told(self.turned_away)}" if self.turned_away else ""
+            self.progress(sum(self.at.values()), sum(member.slots or 0 for member in self.roster.members), text)
         least = max(seconds, self.saving / MOST_SAVING) if seconds else 0.0
         if self.pending.members and time.monotonic() - self.since >= least:
             begin = time.monotonic()

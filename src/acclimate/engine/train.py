@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -10,9 +9,10 @@ from typing import Any, Literal
 import torch
 
 from acclimate import trees
-from acclimate.contracts import Algorithm, Replies
+from acclimate.contracts import Algorithm
 from acclimate.engine.checkpoint import Checkpoint, Metric
 from acclimate.engine.client import Folded, Part, Training
+from acclimate.engine.door import NOT_FINITE, told
 from acclimate.engine.executor import Executor, chunks, in_order, one_thread
 from acclimate.engine.known import Known, Outcome, Post
 from acclimate.engine.live import Build
@@ -50,7 +50,7 @@ def train(
             task = training.task(roster.classes, roster.shape)
             seed_call(seed, position, 0, "init")
             saved.commit(0, trees.dump(algorithm.init(task)), keep=bool(keep_every))
-        done = saved.last() or 0
+        done, reasons = saved.last() or 0, dict[int, str]()
         if done < rounds:
             executor.install(training)
         blob = saved.server(done)
@@ -67,11 +67,13 @@ def train(
             keep = bool(keep_every) and round % (keep_every or 1) == 0
             saved.commit(round, blob, {id: state.seal() for id, state in folded.states.items()}, rows, keep)
             if progress is not None:
-                progress(round, rounds, _headline(folded.replies, metrics))
+                progress(round, rounds, _headline(folded, metrics))
+            reasons = _left_out(folded)
     if not saved.was_useful():
         raise PhaseFailed(
-            f"phase {type(algorithm).__name__}: in none of its {rounds} rounds could any client's reply be used, since "
-            "all had values that are not finite; a smaller learning rate is the usual remedy"
+            f"phase {type(algorithm).__name__}: in none of its {rounds} rounds could any client's reply be used; in "
+            f"the last, left out: {told(reasons)}. Where values are not finite a smaller learning rate is the usual "
+            "remedy; where replies look wrong, see what the phase `expects`"
         )
     return Outcome(algorithm, saved, rounds, seed, position, ids[0])
 
@@ -113,6 +115,7 @@ def _gather(results: Iterator[tuple[int, Folded]]) -> Folded:
             folded.replies.merge(chunk.replies)
             folded.states.update(chunk.states)
             folded.traffic.update(chunk.traffic)
+            folded.refused.update(chunk.refused)
     assert folded is not None
     return folded
 
@@ -127,15 +130,17 @@ def _metrics(folded: Folded) -> dict[int, dict[str, float]]:
     return metrics | {id: {"lost": 1.0} for id in replies.lost}
 
 
-def _headline(replies: Replies, metrics: dict[int, dict[str, float]]) -> str:
+def _left_out(folded: Folded) -> dict[int, str]:
+    """Who was left out of a round, and why."""
+    return {id: folded.refused.get(id, NOT_FINITE) for id in folded.replies.left_out}
+
+
+def _headline(folded: Folded, metrics: dict[int, dict[str, float]]) -> str:
+    replies = folded.replies
     losses = [m["loss"] for id, m in metrics.items() if "loss" in m and id not in replies.left_out]
     text = f"loss {sum(losses) / len(losses):.4f}" if losses else f"{len(replies)} clients"
     if replies.left_out:
-        text += f"; left out for values that are not finite: {_named(replies.left_out)}"
+        text += f"; left out: {told(_left_out(folded))}"
     if replies.lost:
-        text += f"; never answered: {_named(list(replies.lost))}"
+        text += f"; never answered: {told(replies.lost)}"
     return text
-
-
-def _named(clients: Sequence[int]) -> str:
-    return f"{len(clients)} (clients {', '.join(map(str, itertools.islice(clients, 5)))})"

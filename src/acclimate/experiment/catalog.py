@@ -139,6 +139,30 @@ TRAINING = {
     ),
     "local": Entry("acclimate.training.local:Local", "another phase, without sharing: every client alone"),
     "q-ffl": Entry("acclimate.training.qffl:QFFL", "give clients with high loss more say", "Li et al., ICLR 2020"),
+    "median": Entry(
+        "acclimate.training.robust:Median", "the median of each number instead of the mean", "Yin et al., ICML 2018"
+    ),
+    "trimmed": Entry(
+        "acclimate.training.robust:Trimmed", "of each number the extremes do not count", "Yin et al., ICML 2018"
+    ),
+    "clipped": Entry(
+        "acclimate.training.robust:Clipped", "nobody moves further than half of the clients", "Sun et al., 2019"
+    ),
+    "krum": Entry(
+        "acclimate.training.robust:Krum",
+        "the one nearest to its neighbours stands for all",
+        "Blanchard et al., NeurIPS 2017",
+    ),
+    "multi-krum": Entry(
+        "acclimate.training.robust:MultiKrum",
+        "only those nearest to their neighbours count",
+        "Blanchard et al., NeurIPS 2017",
+    ),
+    "reputation": Entry(
+        "acclimate.training.robust:Reputation",
+        "who has agreed with everybody so far counts more",
+        "Xu & Lyu, FL-ICML 2021",
+    ),
 }
 
 CALIBRATION = {
@@ -313,6 +337,30 @@ AGGREGATORS = {
         "acclimate.aggregators.tsa:TSA",
         "attention over time and clients, on signatures",
         "Zhang et al., KDD 2024",
+    ),
+    "median": Entry(
+        "acclimate.aggregators.robust:Median", "the median of each number instead of the mean", "Yin et al., ICML 2018"
+    ),
+    "trimmed": Entry(
+        "acclimate.aggregators.robust:Trimmed", "of each number the extremes do not count", "Yin et al., ICML 2018"
+    ),
+    "clipped": Entry(
+        "acclimate.aggregators.robust:Clipped", "nobody moves further than half of the clients", "Sun et al., 2019"
+    ),
+    "krum": Entry(
+        "acclimate.aggregators.robust:Krum",
+        "the one nearest to its neighbours stands for all",
+        "Blanchard et al., NeurIPS 2017",
+    ),
+    "multi-krum": Entry(
+        "acclimate.aggregators.robust:MultiKrum",
+        "only those nearest to their neighbours count",
+        "Blanchard et al., NeurIPS 2017",
+    ),
+    "reputation": Entry(
+        "acclimate.aggregators.robust:Reputation",
+        "who has agreed with everybody so far counts more",
+        "Xu & Lyu, FL-ICML 2021",
     ),
 }
 

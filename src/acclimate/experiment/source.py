@@ -1,7 +1,8 @@
 """Digests of source code: what was made by other code is made again.
 
 A digest covers modules and all that they import from this package, and what the engine imports. The engine itself has a
-declared number instead (`engine/revision.py`). Comments, docstrings and layout do not count.
+declared number instead (`engine/revision.py`). Comments, docstrings and layout do not count, nor do the methods that
+only say what an honest client sends (`DOOR`): what such a client trains and adapts does not depend on them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ from acclimate.engine.revision import REVISION
 
 PACKAGE = __name__.partition(".")[0]
 # What every phase and every test goes through: its revision stands for it.
-ENGINE = ("engine", "contracts", "trees", "examples", "scenarios.population", "scenarios.availability")
+ENGINE = (
+    "engine",
+    "contracts",
+    "trees",
+    "examples",
+    "scenarios.population",
+    "scenarios.availability",
+    "scenarios.hostile",
+)
+# Methods of methods that say what an honest client sends.
+DOOR = ("expects", "limits")
 # What decides no bit of a phase or a test.
 SILENT = ("", "errors", "options", "plugins", "api", "device", "experiment", "store", "report", "cli", "version")
 
@@ -83,7 +94,21 @@ def _code(name: str) -> tuple[str, tuple[str, ...]]:
             found += [f"{module}.{alias.name}" for alias in node.names]
     packages = (PACKAGE, name.partition(".")[0])  # a plug-in may be a package
     ours = [module for module in found if module.partition(".")[0] in packages and _is_module(module)]
-    return _written(tree), tuple(ours)
+    return _written(_without_door(tree)), tuple(ours)
+
+
+def _without_door(tree: ast.Module) -> ast.Module:
+    """A module without the methods of `DOOR`, and without what it imports for them alone."""
+    before = len(list(ast.walk(tree)))
+    for node in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
+        node.body = [one for one in node.body if not (isinstance(one, ast.FunctionDef) and one.name in DOOR)]
+    if len(list(ast.walk(tree))) < before:
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        for line in tree.body:
+            if isinstance(line, ast.ImportFrom) and line.module != "__future__":
+                line.names = [alias for alias in line.names if (alias.asname or alias.name) in used]
+        tree.body = [line for line in tree.body if not (isinstance(line, ast.ImportFrom) and not line.names)]
+    return tree
 
 
 def _written(node: object) -> str:

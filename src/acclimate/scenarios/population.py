@@ -23,6 +23,7 @@ from acclimate.data.folders import cache_folder, write_whole
 from acclimate.data.image_shifts import Clean, Shift
 from acclimate.examples import Examples, Images, Unlabelled
 from acclimate.scenarios.availability import ALWAYS, Availability
+from acclimate.scenarios.hostile import NOBODY, Hostile
 
 CLEAN = Clean()
 VALIDATION = "validation"  # the stream of source clients' validation parts
@@ -118,6 +119,8 @@ class Population:
     availability: Availability = ALWAYS  # of test clients; nothing is trained differently for it
     remarks: Sequence[str] = ()
     groups: Mapping[int, str] = field(default_factory=dict)  # of the plan; no part of the digest
+    hostile: Hostile = NOBODY
+    liars: frozenset[int] = frozenset()  # the clients that are
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -149,11 +152,12 @@ class Scenario(ABC):
     """A table of who holds and meets what, made from a seed, ignorant of methods. Subclasses are frozen dataclasses.
 
     `partition_seed` holds the population fixed while the experiment's seeds vary everything else. `availability` says
-    when test clients exchange, for systems with an aggregator.
+    when test clients exchange, for systems with an aggregator, and `hostile` lets some of all clients lie.
     """
 
     partition_seed: int | None = None
     availability: Availability = ALWAYS
+    hostile: Hostile = NOBODY
 
     @abstractmethod
     def plan(self, seed: int) -> Plan:
@@ -166,7 +170,12 @@ class Scenario(ABC):
     def build(self, seed: int) -> Population:
         """The population of one seed."""
         chosen = self.seed_of(seed)
-        return replace(realise(self.plan(chosen), chosen), availability=self.availability)
+        people = replace(realise(self.plan(chosen), chosen), availability=self.availability)
+        if self.hostile.share == 0:
+            return people
+        tested = [stream.client for stream in people.streams]
+        liars = self.hostile.among(people.source, chosen) | self.hostile.among(tested, chosen)
+        return replace(people, hostile=self.hostile, liars=liars, digest=f"{people.digest} {self.hostile} {chosen}")
 
 
 def realise(plan: Plan, seed: int) -> Population:

@@ -13,6 +13,7 @@ import torch
 
 from acclimate.contracts import Client, Knowledge, Replies, Reply, Task
 from acclimate.options import NonNegative
+from acclimate.params import Params
 from acclimate.simplex import to_simplex
 from acclimate.training.fedavg import Averaging, Global
 from acclimate.training.qffl import mean_loss
@@ -48,6 +49,9 @@ class AFL(Averaging[State]):
         nearest = to_simplex(torch.tensor(moved, dtype=torch.float64)).tolist()  # λ ← Π_Λ(λ + γ_λ ∇_λ L)
         sent = Global(replies.mean(), server.sent.round + 1)  # Σ_k λ_k w_k
         return State(sent, dict(zip(server.weights, nearest, strict=True)))
+
+    def expects(self, server: State, task: Task) -> Params:  # type: ignore[override]
+        return server.sent.w
 
     def export(self, server: State, state: None, client: int) -> Knowledge:  # type: ignore[override]
         return {"model": server.sent.w}

@@ -44,6 +44,9 @@ class ATPJoint(Algorithm[Joint, None]):
         names = Modules(task.build(None), self.modules).tensors
         return Joint(task.start(), {name: torch.zeros((), dtype=tensor.dtype) for name, tensor in names.items()}, 0)
 
+    def expects(self, server: Joint, task: Task) -> tuple[Params, Params]:
+        return server.w, server.rates
+
     def client_update(self, server: Joint, state: None, client: Client) -> tuple[Reply, None]:
         net = client.net(server.w)
         fit = self.local.fit(net, client.train, client.rng, round=server.round)

@@ -13,6 +13,7 @@ from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Reply, Task
 from acclimate.models.head import features, head_of
 from acclimate.options import Count, NonNegative
+from acclimate.params import Params
 from acclimate.sgd import Group, LocalSGD, Loss
 from acclimate.training.fedavg import Global
 
@@ -77,6 +78,9 @@ class BTFL(Algorithm[Global, Tensor]):
         epochs = replace(self.local, epochs=self.head_epochs, steps=None)
         epochs.fit([Group({"head": w_p}, loss)], client.train, torch.default_generator, round=round)
         return w_p.detach()
+
+    def expects(self, server: Global, task: Task) -> Params:
+        return server.w
 
     def server_update(self, server: Global, replies: Replies) -> Global:
         return Global(replies.mean(), server.round + 1)

@@ -37,6 +37,9 @@ class Averaging(Algorithm[S, None]):
         fit = self.local.fit(net, client.train, client.rng, self.loss(net, server.w), round=server.round)  # w_k
         return Reply(params.of(net), len(client.train), {"loss": fit.loss}), None
 
+    def expects(self, server: Global, task: Task) -> Params:
+        return server.w
+
     def export(self, server: Global, state: None, client: int) -> Knowledge:
         return {"model": server.w}
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from acclimate import params
-from acclimate.contracts import Client, Replies, Reply
+from acclimate.contracts import Client, Replies, Reply, Task
 from acclimate.options import Positive, Share
 from acclimate.params import Params
 from acclimate.training.fedavg import FedAvg, Global
@@ -40,6 +40,10 @@ class FedGMA(FedAvg):
         sign = {name: (reply.update[name] - w[name]).sign() for name in trained}
         scaled = {name: tensor * n for name, tensor in reply.update.items()}
         return Reply(Update(scaled, sign, torch.tensor(float(n))), metrics=reply.metrics), None
+
+    def expects(self, server: Global, task: Task) -> Update:  # type: ignore[override]
+        trained = [name for name, _ in task.build(None).named_parameters()]
+        return Update(server.w, {name: server.w[name] for name in trained}, torch.tensor(0.0))
 
     def server_update(self, server: Global, replies: Replies) -> Global:
         update: Update = replies.mean()

@@ -78,6 +78,10 @@ class FedMD(Algorithm[Consensus, Params]):
         after = params.of(net)
         return Reply(self.answers(net.eval(), public, round), metrics={"loss": fit.loss}), after
 
+    def expects(self, server: Consensus, task: Task) -> Params:
+        like = next(task.build(None).parameters())
+        return server.logits or {"base": like.new_zeros(len(public_images(task)), task.classes)}
+
     def server_update(self, server: Consensus, replies: Replies) -> Consensus:
         return Consensus(replies.mean(), server.round + 1)  # (1/N) Σ_i f(D_p | ψ^i)
 

@@ -45,6 +45,9 @@ class FedPer(Algorithm[Global, Params]):
         reply = Reply({name: after[name] for name in server.w}, len(client.train), {"loss": fit.loss})
         return reply, {name: after[name] for name in own}
 
+    def expects(self, server: Global, task: Task) -> Params:
+        return server.w
+
     def server_update(self, server: Global, replies: Replies) -> Global:
         return Global(replies.mean(), server.round + 1)
 

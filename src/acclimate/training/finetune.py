@@ -42,6 +42,9 @@ class FineTune(Algorithm[Tensor, Params]):
         fit = self.local.fit(net, client.train, client.rng, round=int(rounds))
         return Reply({}, len(client.train), {"loss": fit.loss}), params.of(net)
 
+    def expects(self, rounds: Tensor, task: Task) -> Params:
+        return {}
+
     def server_update(self, rounds: Tensor, replies: Replies) -> Tensor:
         return rounds + 1
 

@@ -46,6 +46,9 @@ class Head(Algorithm[Split, None]):
         after = params.of(net)
         return Reply({name: after[name] for name in server.w}, len(client.train), {"loss": fit.loss}), None
 
+    def expects(self, server: Global, task: Task) -> Params:
+        return server.w
+
     def server_update(self, server: Split, replies: Replies) -> Split:
         return Split(replies.mean(), server.body, server.round + 1)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from acclimate import params
-from acclimate.contracts import Knowledge
+from acclimate.contracts import Knowledge, Task
 from acclimate.examples import Unlabelled
 from acclimate.models.extended import EXTRA, Extended, is_extra, plain
 from acclimate.models.loss_net import stepped
@@ -76,6 +76,10 @@ class HeteroFedTTA(FedMD):
             slopes, count = params.add(slopes, params.gradients(g(net(x)), psi)), count + 1
         params.step(psi, {name: slope / count for name, slope in slopes.items()}, *self.meta.inner(round))
         return {"base": base, "personal": logits(net, public, self.public_batch)}
+
+    def expects(self, server: Consensus, task: Task) -> Params:
+        logits = super().expects(server, task)["base"]
+        return {"base": logits, "personal": logits}
 
     def export(self, released: Consensus, w: Params | None, client: int) -> Knowledge:
         known: Knowledge = {"inner_step": self.meta.inner(released.round)}

@@ -58,6 +58,9 @@ class Local(Algorithm[Tensor, Alone]):
         server = self.of.server_update(state.server, replies) if replies.weight > 0 else state.server
         return Reply({}, reply.weight, reply.metrics), Alone(server, own)
 
+    def expects(self, rounds: Tensor, task: Task) -> Nest:
+        return {}
+
     def server_update(self, rounds: Tensor, replies: Replies) -> Tensor:
         return rounds + 1
 

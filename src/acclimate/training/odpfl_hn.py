@@ -1,7 +1,8 @@
 """ODPFL-HN: on-demand unlabelled personalised federated learning by a hypernetwork (Amosy et al., 2021).
 
 The UPFL paper gives the size of the embedding (32) and the rates. Here the encoder is a perceptron, the hypernetwork
-has two hidden layers, and its last one starts at the initial model for everybody. Clients compute all gradients.
+has two hidden layers, and its last one, as large as `hidden` models, starts at the initial model. Clients compute all
+gradients, that of the output being Δθ, what training changed; who trained keeps the hidden vector of its last round.
 """
 
 from __future__ import annotations
@@ -55,11 +56,7 @@ class Nets(nn.Module):
 
 @dataclass(frozen=True)
 class ODPFLHN(Algorithm[State, Tensor]):
-    """A client encoder and a hypernetwork, which makes a model for whoever shows it images without labels.
-
-    The gradient of the hypernetwork's output is Δθ, what local training changed. A client that trained keeps the hidden
-    vector of its last round. The last layer is as large as `hidden` models: for small models only.
-    """
+    """A client encoder and a hypernetwork, which makes a model for whoever shows it images without labels."""
 
     keeps = True
     personal = ("model",)
@@ -90,6 +87,9 @@ class ODPFLHN(Algorithm[State, Tensor]):
         found = params.gradients((hidden * behind).sum(), dict(nets.named_parameters()))
         update = Update(found, delta, hidden.detach(), {name: after[name] for name in server.statistics})
         return Reply(update, len(client.train), {"loss": fit.loss}), hidden.detach()
+
+    def expects(self, server: State, task: Task) -> Update:
+        return Update(server.nets, server.bias, server.last[0], server.statistics)
 
     def server_update(self, server: State, replies: Replies) -> State:
         mean: Update = replies.mean()

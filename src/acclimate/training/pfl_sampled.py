@@ -55,6 +55,11 @@ class KeptHeads(Algorithm[State, Params]):
         reply, own = self.inner.client_update(body, own, client)
         return Reply((reply.update, own), reply.weight, reply.metrics), own
 
+    def expects(self, body: Global, task: Task) -> tuple[Params, Params]:
+        net = task.build(None)
+        own = self.inner.stays(net)
+        return body.w, {name: tensor for name, tensor in net.state_dict().items() if name in own}
+
     def server_update(self, server: State, replies: Replies) -> State:
         heads = {id: reply.update[1] for id, reply in replies.items()}
         return State(Global(replies.mean()[0], server.body.round + 1), {**server.heads, **heads})

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate import params
-from acclimate.contracts import Client, Replies, Reply
+from acclimate.contracts import Client, Replies, Reply, Task
 from acclimate.examples import Examples
 from acclimate.options import NonNegative
 from acclimate.params import Params
@@ -48,6 +48,12 @@ class QFFL(FedAvg):
         h = self.q * f ** (self.q - 1) * squared + lipschitz * f**self.q  # h_k
         statistics = {name: tensor for name, tensor in after.items() if name not in step}
         return Reply(Update(delta, h, statistics), metrics={"loss": f}), None
+
+    def expects(self, server: Global, task: Task) -> Update:  # type: ignore[override]
+        trained = dict(task.build(None).named_parameters())
+        delta = {name: tensor for name, tensor in server.w.items() if name in trained}
+        statistics = {name: tensor for name, tensor in server.w.items() if name not in trained}
+        return Update(delta, torch.zeros((), dtype=torch.float64), statistics)
 
     def server_update(self, server: Global, replies: Replies) -> Global:
         mean: Update = replies.mean()

@@ -49,6 +49,9 @@ class Scaffold(Algorithm[State, Params]):
         c_new = {k: c_i[k] - server.c[k] + (server.x[k] - y[k]) / step for k in c_i}  # c_i⁺, option II
         return Reply((y, params.sub(c_new, c_i)), metrics={"loss": fit.loss}), c_new
 
+    def expects(self, server: State, task: Task) -> tuple[Params, Params]:
+        return server.x, server.c
+
     def server_update(self, server: State, replies: Replies) -> State:
         y, delta = replies.mean()  # unweighted: (1/|S|) Σ_i
         x = {k: server.x[k] + self.lr * (y[k] - server.x[k]) if k in server.c else y[k] for k in y}

@@ -1,0 +1,186 @@
+"""What clients send is looked at before it counts: every phase and every adapter of the catalog declares it."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+import battery
+from acclimate import trees
+from acclimate.contracts import Reply
+from acclimate.engine.checkpoint import Checkpoint
+from acclimate.engine.client import Took
+from acclimate.engine.executor import Serial
+from acclimate.experiment.catalog import ADAPTERS, PHASES
+from acclimate.trees import Parcel
+
+LIAR = 1
+
+
+class Tampered(Serial):
+    """Clients whose replies or uploads are changed on their way to the server."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def install(self, work):
+        super().install(work)
+        do = self._doing.do
+
+        def tampering(task):
+            result = do(task)
+            if isinstance(result, Took) and task.id == LIAR:
+                return result._replace(reply=self.change(result.reply))
+            upload = None if isinstance(result, Took) else getattr(result, "upload", None)
+            if upload is not None and (sent := upload.open()).client == self.victim():
+                return result._replace(upload=Parcel(self.change(sent)))
+            return result
+
+        self._doing.do = tampering
+
+    @staticmethod
+    def victim():
+        return battery.population().streams[0].client
+
+
+def _first_changed(nest, change):
+    """The nest with its first tensor changed."""
+    left = [change]
+    return trees.transform(lambda tensor: left.pop()(tensor) if left else tensor, nest)
+
+
+SHAPES = {
+    "ones(1) for every tensor": lambda nest: trees.transform(lambda tensor: torch.ones(1), nest),
+    "another type": lambda nest: _first_changed(nest, lambda t: t.double() if t.dtype != torch.float64 else t.float()),
+    "a longer tensor": lambda nest: _first_changed(nest, lambda t: torch.zeros(t.numel() + 1, dtype=t.dtype)),
+    "a list": lambda nest: [nest],
+    "nothing": lambda nest: None,
+    "a string": lambda nest: "model",
+    "another name": lambda nest: {"evil": torch.ones(1)},
+}
+WEIGHTS = {"negative": -1.0, "infinite": math.inf, "not a number": math.nan, "text": "10", "true": True}
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phase_declares_what_its_honest_replies_look_like(name):
+    told = []
+    outcome = battery.run_phase(name, rounds=2, cohort="all", progress=lambda done, total, text: told.append(text))
+    assert not [row for row in outcome.checkpoint.metrics() if row[2] == "left_out"], told
+
+
+@pytest.mark.parametrize("name", PHASES)
+@pytest.mark.parametrize("how", SHAPES)
+def test_phase_leaves_out_a_reply_that_looks_wrong(name, how):
+    changes = []
+
+    def change(reply):
+        changed = SHAPES[how](reply.update)
+        try:
+            changes.append(not trees.equal(changed, reply.update))
+        except TypeError:
+            changes.append(True)
+        return reply._replace(update=changed)
+
+    outcome = battery.run_phase(name, rounds=1, cohort="all", executor=Tampered(change))
+    left_out = {client for _, client, metric, _ in outcome.checkpoint.metrics() if metric == "left_out"}
+    assert left_out == ({LIAR} if changes[0] else set())  # some have nothing to send
+    if changes[0]:
+        assert outcome.checkpoint.client(LIAR) is None  # its own state stays as it was
+        assert trees.finite(outcome.server)
+
+
+@pytest.mark.parametrize("how", WEIGHTS)
+def test_reply_with_an_impossible_weight_is_left_out(how):
+    outcome = battery.run_phase(
+        "fedavg", rounds=1, cohort="all", executor=Tampered(lambda reply: reply._replace(weight=WEIGHTS[how]))
+    )
+    assert [c for _, c, metric, _ in outcome.checkpoint.metrics() if metric == "left_out"] == [LIAR]
+
+
+@pytest.mark.parametrize("reply", [None, (), "reply", Reply({}, 1.0, {"loss": "low"}), Reply({}, 1.0, None)])
+def test_what_is_no_reply_is_left_out(reply):
+    outcome = battery.run_phase("fedavg", rounds=1, cohort="all", executor=Tampered(lambda honest: reply))
+    assert [c for _, c, metric, _ in outcome.checkpoint.metrics() if metric == "left_out"] == [LIAR]
+
+
+def test_left_out_client_is_named_with_the_reason():
+    told = []
+    change = Tampered(lambda reply: reply._replace(update=SHAPES["ones(1) for every tensor"](reply.update)))
+    battery.run_phase("fedavg", rounds=1, executor=change, cohort="all", progress=lambda *step: told.append(step[2]))
+    assert f"left out: 1 (client {LIAR}: ['conv1.weight'] is float32 [1], expected float32 [" in told[0]
+
+
+def test_left_out_client_gives_the_result_of_a_round_without_it():
+    with_liar = battery.run_phase(
+        "fedavg", rounds=1, cohort="all", executor=Tampered(lambda reply: reply._replace(update="model"))
+    )
+    people = battery.population()
+    rest = {id: held for id, held in people.source.items() if id != LIAR}
+    without = battery.run_phase("fedavg", rounds=1, cohort="all", people=replace(people, source=rest))
+    assert with_liar.checkpoint.server(1) == without.checkpoint.server(1)
+
+
+def test_phase_resumes_after_a_reply_that_was_left_out(tmp_path):
+    change = Tampered(lambda reply: reply._replace(update="model"))
+    whole = battery.run_phase("scaffold", rounds=3, cohort="all", executor=change)
+    saved = Checkpoint(tmp_path / "phase.sqlite")
+    battery.run_phase("scaffold", rounds=1, cohort="all", executor=change, checkpoint=saved)
+    resumed = battery.run_phase("scaffold", rounds=3, cohort="all", executor=change, checkpoint=saved)
+    assert resumed.checkpoint.server(3) == whole.checkpoint.server(3)
+
+
+# ---- uploads ----
+
+SHARING = [name for name in ADAPTERS if name not in ("none", "knn-per", "pfl-ensemble", "fedthe", "t3a", "memo")]
+
+
+def left_out(commits):
+    return {s.client for commit in commits for s in commit.scores if "left_out" in s.values}
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_adapter_declares_what_its_honest_uploads_look_like(name):
+    commits = list(battery.run_test(name, "fedavg"))
+    assert left_out(commits) == set()
+    assert any("bytes_down" in s.values for commit in commits for s in commit.scores)
+
+
+@pytest.mark.parametrize("name", SHARING)
+@pytest.mark.parametrize("how", SHAPES)
+def test_upload_that_looks_wrong_is_set_aside_and_gets_no_download(name, how):
+    executor = Tampered(lambda upload: upload._replace(params=SHAPES[how](upload.params)))
+    commits = list(battery.run_test(name, "fedavg", executor=executor))
+    assert left_out(commits) == {executor.victim()}
+    assert not [s for c in commits for s in c.scores if s.client == executor.victim() and "bytes_down" in s.values]
+
+
+IMPLAUSIBLE = {
+    "not finite": lambda u: u._replace(params=trees.transform(lambda t: t * math.nan, u.params)),
+    "times 1e30": lambda u: u._replace(params=trees.transform(lambda t: t * 1e30, u.params)),
+    "times 100": lambda u: u._replace(params=trees.transform(lambda t: t * 100, u.params)),
+    "negative variances": lambda u: u._replace(
+        params={n: -t - 1 if n.endswith("running_var") else t for n, t in u.params.items()}
+    ),
+    "negative weight": lambda u: u._replace(weight=-5.0),
+    "more images than a batch": lambda u: u._replace(weight=1e6),
+    "of somebody else": lambda u: u._replace(client=u.client + 1),
+    "of another slot": lambda u: u._replace(slot=u.slot + 1),
+    "no upload": lambda u: "upload",
+    "another signature": lambda u: u._replace(signature=torch.ones(3)),
+    "loud signature": lambda u: u._replace(signature=u.signature * 1e6),
+}
+
+
+@pytest.mark.parametrize("how", IMPLAUSIBLE)
+def test_implausible_upload_changes_nothing_for_others(how):
+    executor = Tampered(IMPLAUSIBLE[how])
+    commits = list(battery.run_test("bn-adapt", "tsa", executor=executor))
+    assert left_out(commits) == {executor.victim()}
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1])
+def test_probability_outside_its_range_is_set_aside(value):
+    executor = Tampered(lambda u: u._replace(params={"prior": torch.full_like(u.params["prior"], value)}))
+    assert left_out(battery.run_test("em", "fedavg", executor=executor)) == {executor.victim()}
