@@ -258,13 +258,13 @@ def _places(nest: Nest, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(nest, Mapping):
         yield path, "a mapping"
         for key, item in nest.items():
-            yield from _places(item, f"{path}[{_key(key, path)!r}]")
+            yield from _places(item, f"{path}[{_scalar(key, str | int)!r}]")
     elif isinstance(nest, tuple | list):
         yield path, f"a {type(nest).__name__} of {len(nest)}"
         for i, item in enumerate(nest):
             yield from _places(item, f"{path}[{i}]")
     else:
-        yield path, repr(_skeleton(nest, [], path or "it"))
+        yield path, repr(_scalar(nest, bool | int | float | str | None))
 
 
 def _short(text: str, most: int = 80) -> str:
