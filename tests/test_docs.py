@@ -13,6 +13,7 @@ import yaml
 import acclimate
 from acclimate.contracts import Adapter
 from acclimate.experiment.reader import parse
+from acclimate.report.overview import overview
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = [
@@ -20,6 +21,13 @@ MODULES = [
     for module in pkgutil.walk_packages(acclimate.__path__, "acclimate.")
     if not module.name.endswith("__main__")
 ]
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT))
 
 
 def blocks(name, language):
@@ -65,16 +73,26 @@ def test_docstring_examples(name):
     assert failed == 0
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_pages_link_to_what_exists(page):
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert not missing
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_pages_link_to_headings_they_have(page):
     text = page.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "docs" / "results").glob("*.json")), ids=lambda file: file.stem)
+def test_every_results_file_has_its_page(file):
+    assert (ROOT / "docs" / "reproduction" / f"{file.stem}.md").is_file()
+
+
+def test_the_overview_of_reproductions_is_as_the_results_say():
+    written = (ROOT / "docs" / "reproduction" / "README.md").read_text(encoding="utf-8")
+    assert written == overview(ROOT / "docs" / "results")

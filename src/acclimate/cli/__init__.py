@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -182,9 +182,12 @@ def figures(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="A published table, such as atp-table5.")],
+    name: Annotated[str, typer.Argument(help="A published table, such as atp-table5 ('acclimate list tables').")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="KEY=VALUE, such as seeds=[0]; the page names them as a deviation.")
+    ] = None,
     only: Annotated[list[str] | None, typer.Option(help="One of its pieces (may be repeated); by default all.")] = None,
-    docs: Annotated[Path, typer.Option(help="Where reproduction.md and results/ are written.")] = Path("docs"),
+    docs: Annotated[Path, typer.Option(help="Where reproduction/ and results/ are written.")] = Path("docs"),
     workers: Workers = None,
     runs: Runs = DEFAULT_RUNS,
     reuse: Reuse = False,
@@ -198,28 +201,40 @@ def reproduce(
     unknown = [piece for piece in only or [] if piece not in paper.pieces]
     if unknown:
         raise AcclimateError(f"{name} has no piece '{unknown[0]}'; {nearest(unknown[0], paper.pieces)}")
-    experiments = paper.experiments()
-    for piece in [] if no_run else only or list(paper.pieces):
-        if not is_finished(experiments[piece], runs):
-            if unmet := list(paper.unmet(piece, met(experiments[piece]))):  # before hours of work, not after
-                raise ConfigError(unmet, f"the published table '{name}'")
-            try:
-                _work(experiments[piece], runs, workers, reuse)
-            except KeyboardInterrupt:
-                typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
-                raise typer.Exit(130) from None
-        _write_page(paper, experiments, runs, docs)
-    if no_run:
-        _write_page(paper, experiments, runs, docs)
+    experiments = paper.experiments(overrides or [])
+    pieces = [] if no_run else only or list(paper.pieces)
+    for number, piece in enumerate(pieces, 1):
+        place = f"{name}, piece {number} of {len(pieces)}: {piece}"
+        if is_finished(experiments[piece], runs):
+            typer.echo(f"{place}, measured already", err=True)
+            continue
+        typer.echo(place, err=True)
+        if unmet := list(paper.unmet(piece, met(experiments[piece]))):  # before hours of work, not after
+            raise ConfigError(unmet, f"the published table '{name}'")
+        try:
+            _work(experiments[piece], runs, workers, reuse)
+        except KeyboardInterrupt:
+            typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
+            raise typer.Exit(130) from None
+        _write_pages(paper, experiments, runs, docs, overrides or [])
+    _write_pages(paper, experiments, runs, docs, overrides or [], say=True)
 
 
-def _write_page(paper: Published, experiments: Mapping[str, Experiment], runs: Path, docs: Path) -> None:
+def _write_pages(
+    paper: Published,
+    experiments: Mapping[str, Experiment],
+    runs: Path,
+    docs: Path,
+    overrides: Sequence[str],
+    say: bool = False,
+) -> None:
     from acclimate.experiment.run import is_finished
     from acclimate.report.reproduction import write
 
     done = {piece: _open_run(runs, e.run_name) for piece, e in experiments.items() if is_finished(e, runs)}
-    for path in write(paper, done, docs):
-        typer.echo(f"written: {path}")
+    for path in write(paper, done, docs, overrides):
+        if say:
+            typer.echo(f"written: {path}")
     for store, _ in done.values():
         store.close()
 

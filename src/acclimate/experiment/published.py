@@ -16,7 +16,7 @@ stream of a run and all its clients, unless they name a `stream` (or `mean`) or 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +35,13 @@ FOLDER = Path(__file__).parent / "published"
 MEAN = "mean"  # over streams, groups or shifts, beside them
 ONLY = ""  # the stream of a run that has no other, where nobody names it
 STRICT = {"extra": "forbid"}  # a misspelt key is an error
+PAPERS = {  # what a table's name begins with → the paper it is of
+    "atp": "ATP (Bao et al., NeurIPS 2023)",
+    "fedtta": "FedTTA (Ye et al., SDM 2024)",
+    "tsa": "TSA (Zhang et al., KDD 2024)",
+    "btfl": "BTFL (Zhou & Liu, KDD 2025)",
+    "fedicon": "FedICON (Tan et al., FLData-Mining at KDD 2023)",
+}
 
 Names = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 Value = float | tuple[float, float]  # a mean; with its spread
@@ -51,6 +58,10 @@ class Piece:
 
     experiment: str
     set: list[str] = field(default_factory=list)
+
+    def read(self, overrides: Sequence[str] = ()) -> Experiment:
+        """What to run; overrides of the user come last."""
+        return read(self.experiment, [*self.set, *overrides])
 
 
 @dataclass(frozen=True)
@@ -139,9 +150,9 @@ class Published:
             if piece in (claim.piece or self.pieces):
                 yield from (f"claims.{number}, piece '{piece}': {problem}" for problem in _nobody(claim, met))
 
-    def experiments(self) -> dict[str, Experiment]:
+    def experiments(self, overrides: Sequence[str] = ()) -> dict[str, Experiment]:
         """What to run for each piece."""
-        return {name: read(piece.experiment, piece.set) for name, piece in self.pieces.items()}
+        return {name: piece.read(overrides) for name, piece in self.pieces.items()}
 
 
 def columns(streams: Iterable[str]) -> list[str]:
@@ -178,6 +189,29 @@ def met(experiment: Experiment) -> dict[str, set[str]]:
 def names() -> list[str]:
     """All tables that can be reproduced."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a list of tables says about one, without the experiments behind it."""
+
+    name: str
+    title: str
+    pieces: list[str]
+
+    @property
+    def paper(self) -> str:
+        return PAPERS.get(self.name.partition("-")[0], "Other tables")
+
+
+def outlines() -> list[Outline]:
+    """All tables, paper by paper."""
+    found = []
+    for name in names():
+        raw = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+        found.append(Outline(name, raw["title"], list(raw["pieces"])))
+    order = [*PAPERS.values(), "Other tables"]
+    return sorted(found, key=lambda outline: order.index(outline.paper))
 
 
 def published(name: str) -> Published:
