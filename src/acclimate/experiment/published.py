@@ -19,17 +19,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import yaml
 from pydantic import BeforeValidator
 
 from acclimate.errors import ConfigError, nearest
-from acclimate.experiment.baselines import with_baselines
-from acclimate.experiment.experiment import Experiment
-from acclimate.experiment.reader import read
-from acclimate.experiment.schema import check
-from acclimate.scenarios.population import VALIDATION
+
+if TYPE_CHECKING:  # what needs torch waits until an experiment is read: a list of tables and a report need none
+    from acclimate.experiment.experiment import Experiment
 
 FOLDER = Path(__file__).parent / "published"
 MEAN = "mean"  # over streams, groups or shifts, beside them
@@ -61,6 +59,8 @@ class Piece:
 
     def read(self, overrides: Sequence[str] = ()) -> Experiment:
         """What to run; overrides of the user come last."""
+        from acclimate.experiment.reader import read
+
         return read(self.experiment, [*self.set, *overrides])
 
 
@@ -167,11 +167,15 @@ def columns(streams: Iterable[str]) -> list[str]:
 
 def tests(streams: Iterable[str]) -> list[str]:
     """The streams that are no validation."""
+    from acclimate.scenarios.population import VALIDATION
+
     return [stream for stream in streams if stream != VALIDATION]
 
 
 def met(experiment: Experiment) -> dict[str, set[str]]:
     """The streams that a run of it will have, with the groups in them, from the plans of its seeds."""
+    from acclimate.scenarios.population import VALIDATION
+
     scenario = (experiment.test_scenario or experiment.scenario).made
     found: dict[str, set[str]] = {}
     for seed in experiment.seeds:
@@ -216,6 +220,8 @@ def outlines() -> list[Outline]:
 
 def published(name: str) -> Published:
     """A table by name."""
+    from acclimate.experiment.schema import check
+
     if name not in names():
         raise ConfigError([f"unknown table '{name}'; {nearest(name, names())}"], "reproduce")
     raw = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
@@ -241,6 +247,8 @@ def _piece(given: Any, common: str | None) -> Any:
 
 def _systems(experiment: Experiment) -> set[str]:
     """Whatever gets a line in the table of a run."""
+    from acclimate.experiment.baselines import with_baselines
+
     everything = with_baselines(experiment.systems)[0]
     return {s.name for s in everything} | {f"{s.name} (best validation)" for s in everything if s.select}
 
