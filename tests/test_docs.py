@@ -5,6 +5,7 @@ import importlib
 import os
 import pkgutil
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 import acclimate
+import battery
 from acclimate.experiment.reader import parse
 from acclimate.report.overview import overview
 
@@ -47,6 +49,23 @@ def test_readme_experiment_is_valid():
     whole, scenario = (yaml.safe_load(text) for text in blocks("README.md", "yaml"))
     assert [s.name for s in parse(whole).systems][-1] == "tuned"
     assert parse({**whole, **scenario}).scenario.name == "timetable"
+
+
+def test_readme_commands_work_for_a_newcomer(call, tmp_path, monkeypatch):
+    """Without any data; in the order of the page, with less to compute."""
+    monkeypatch.setenv("ACCLIMATE_DATA", str(tmp_path / "nothing"))
+    experiment = yaml.safe_load(blocks("README.md", "yaml")[0])
+    small = {"scenario": battery.tiny()["scenario"], "seeds": [0]}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**experiment, **small}))
+    commands = re.findall(r"^acclimate .*$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(commands) >= 8
+    for command in commands:
+        words = shlex.split(command, comments=True)[1:]
+        if words[0] == "run":
+            words = [re.sub(r"rounds=\d+", "rounds=2", word) for word in words]
+            words += ["--workers", "1", *([] if "phases.0.rounds=2" in words else ["phases.0.rounds=1"])]
+        code, _, err = call(*words)
+        assert code == 0, f"{command}: {err}"
 
 
 def test_readme_names_the_make_targets_that_exist():
