@@ -1,6 +1,8 @@
 """Which run a name means, and taking runs away."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 import yaml
@@ -103,10 +105,10 @@ def test_delete_takes_a_run_and_what_it_measured(call, tmp_path):
     (left,) = json.loads(call("list", "runs", "--json")[1])
     assert (left["name"], left["short name"]) == (first, "mine")
     assert call("show", first, "--json")[1] == table
-    store = Store(tmp_path / "runs" / "store.sqlite")
-    for name in ("row", "figure", "paused", "server", "unit", "recipe", "note"):
-        assert {run for (run,) in store.select(f"SELECT DISTINCT run FROM {name}")} <= {store.runs()[0]["id"]}
-    store.close()
+    with closing(sqlite3.connect(tmp_path / "runs" / "store.sqlite")) as db:
+        ((left,),) = db.execute("SELECT id FROM run")
+        for name in ("row", "figure", "paused", "server", "unit", "recipe", "note"):
+            assert {run for (run,) in db.execute(f"SELECT DISTINCT run FROM {name}")} <= {left}
 
 
 def test_delete_asks_first_and_never_takes_a_run_in_use(call, tmp_path):

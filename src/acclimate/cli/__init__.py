@@ -193,12 +193,12 @@ def reproduce(
         raise AcclimateError(f"{name} has no piece '{unknown[0]}'; {nearest(unknown[0], paper.pieces)}")
     experiments = paper.experiments(overrides or [])
     pieces = [] if no_run else only or list(paper.pieces)
+    left = [piece for piece in pieces if not of_runs.is_finished(runs, experiments[piece].run_name)]
     for number, piece in enumerate(pieces, 1):
-        place = f"{name}, piece {number} of {len(pieces)}: {piece}"
-        if of_runs.is_finished(runs, experiments[piece].run_name):
-            typer.echo(f"{place}, measured already", err=True)
+        known = "" if piece in left else ", measured already"
+        typer.echo(f"{name}, piece {number} of {len(pieces)}: {piece}{known}", err=True)
+        if known:
             continue
-        typer.echo(place, err=True)
         if unmet := list(paper.unmet(piece, met(experiments[piece]))):  # before hours of work, not after
             raise ConfigError(unmet, f"the published table '{name}'")
         try:
@@ -207,24 +207,19 @@ def reproduce(
             typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
             raise typer.Exit(130) from None
         _write_pages(paper, experiments, runs, docs, overrides or [])
-    _write_pages(paper, experiments, runs, docs, overrides or [], say=True)
+    if not left:
+        _write_pages(paper, experiments, runs, docs, overrides or [])
 
 
 def _write_pages(
-    paper: Published,
-    experiments: Mapping[str, Experiment],
-    runs: Path,
-    docs: Path,
-    overrides: Sequence[str],
-    say: bool = False,
+    paper: Published, experiments: Mapping[str, Experiment], runs: Path, docs: Path, overrides: Sequence[str]
 ) -> None:
     from acclimate.report.reproduction import write
 
     names = {piece: experiment.run_name for piece, experiment in experiments.items()}
     done = {piece: _open_run(runs, name) for piece, name in names.items() if of_runs.is_finished(runs, name)}
     for path in write(paper, done, docs, overrides):
-        if say:
-            typer.echo(f"written: {path}")
+        typer.echo(f"written: {path}")
     for store, _ in done.values():
         store.close()
 

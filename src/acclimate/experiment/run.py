@@ -46,3 +46,11 @@ def run(
                 raise
             store.finish(id)
     return id
+
+
+def is_finished(experiment: Experiment, runs: Path) -> bool:
+    """Whether everything asked for was measured already."""
+    if not (runs / STORE).exists():
+        return False
+    with closing(Store(runs / STORE)) as store:
+        return any(run["name"] == experiment.run_name and run["finished"] for run in store.runs())
