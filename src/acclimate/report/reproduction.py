@@ -21,9 +21,9 @@ from acclimate.experiment.published import Published
 from acclimate.report import charts
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.figures import draw
+from acclimate.report.markdown import RATES, SWEPT, page, plain, shared_seeds
 from acclimate.report.measured import Part, from_file, measured
 from acclimate.report.overview import OVERVIEW, overview
-from acclimate.report.markdown import RATES, SWEPT, page, plain, shared_seeds
 from acclimate.report.table import named_seeds
 from acclimate.store.database import Store
 
