@@ -65,10 +65,10 @@ class NothingSelected(AcclimateError):
 def nearest(name: object, possible: Iterable[str]) -> str:
     """A half-sentence with the closest possible name, or all of them.
 
-    >>> nearest("tnet", ["tent", "none"])
+    >>> nearest("tnet", ["tent", "none", "tent"])
     "did you mean 'tent'? Possible: none, tent"
     """
-    names = sorted(possible)
+    names = sorted(set(possible))
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     hint = f"did you mean '{close[0]}'? " if close else ""
     return f"{hint}Possible: {', '.join(names) or 'nothing'}"

@@ -1,58 +1,61 @@
 import json
 
 import pytest
+import yaml
 
-from acclimate.report.overview import with_overview
+from acclimate.experiment import published
+from acclimate.experiment.published import PAPERS, outlines
+from acclimate.report.overview import overview
 
 
 @pytest.fixture
-def results(tmp_path):
-    def write(name, title, of, pieces, verdicts):
+def results(tmp_path, monkeypatch):
+    """Writes a published table and, if pieces of it were run, its results file."""
+    monkeypatch.setattr(published, "FOLDER", tmp_path)
+
+    def write(name, title, pieces, run=(), verdicts=(), gaps=(), **more):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"title": title, "pieces": {p: [] for p in pieces}}))
         claims = [
-            {"piece": "mild", "expected": f"claim {i}", "verdict": verdict, "difference": -2.437, "error": 0.15}
+            {"piece": "mild", "expected": f"claim {i}", "verdict": verdict, "difference": -2.437, "error": 0.15, **more}
             for i, verdict in enumerate(verdicts)
         ]
-        content = {"table": name, "title": title, "of": of, "pieces": dict.fromkeys(pieces), "claims": claims}
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+        beside = [{"paper": 50.0, "ours": 50.0 + gap} for gap in gaps]
+        content = {"table": name, "pieces": {piece: {"seeds": [1, 0]} for piece in run}, "claims": claims}
+        if run:
+            (tmp_path / f"{name}.json").write_text(json.dumps({**content, "gaps": beside}))
+        return tmp_path
 
-    write("b-table", "Second, (b)", 3, ["mild"], ["holds", "holds: within 2 s.e.", "contradicted"])
-    write("a-table", "First", 1, ["mild"], ["within noise"])
-    return tmp_path
-
-
-PAGE = "# Head\n\n<!-- b-table -->\nbbb\n<!-- /b-table -->\n\n<!-- a-table -->\naaa\n<!-- /a-table -->\n"
+    return write
 
 
-def test_overview_counts_verdicts_in_the_order_of_the_page(results):
-    page = with_overview(PAGE, results)
-    rows = [line for line in page.splitlines() if line.startswith("| [")]
-    assert rows == [
-        "| [Second, (b)](#second-b-b-table) | 1 of 3 | 2 | 0 | 1 |",
-        "| [First](#first-a-table) | 1 of 1 | 0 | 1 | 0 |",
-    ]
-    assert "- `b-table`, mild: claim 2; -2.44 ± 0.15\n" in page
-    assert page.index("# Head") < page.index("| [") < page.index("bbb") < page.index("aaa")
+def test_overview_counts_verdicts_by_paper(results):
+    results("tsa-b", "Second", ["mild", "harsh"], ["mild"], ["holds", "holds: within 2 s.e.", "contradicted"])
+    results("tsa-c", "Third", ["all"])
+    folder = results("atp-a", "First", ["mild"], ["mild"], ["within noise"], gaps=[-3.0, 1.0, 2.0])
+    page = overview(folder)
+    assert "| [Second](tsa-b.md) | 1 of 2 | 0, 1 | – | 2 | 0 | 1 |\n" in page
+    assert "| [First](atp-a.md) | 1 of 1 | 0, 1 | 2.0 | 0 | 1 | 0 |\n" in page  # the median of 3, 1 and 2
+    assert "| ATP (Bao et al., NeurIPS 2023) | 1 of 1 | 0 | 1 | 0 |\n" in page
+    assert "| TSA (Zhang et al., KDD 2024) | 1 of 2 | 2 | 0 | 1 |\n" in page
+    assert "Expectations that hold: 2 of 4; within noise: 1; contradicted: 1.\n" in page
+    assert page.index("## ATP") < page.index("[First]") < page.index("## TSA") < page.index("[Second]")
 
 
-def test_overview_is_replaced_and_leaves_the_rest_as_it_is(results):
-    once = with_overview(PAGE, results)
-    assert with_overview(once, results) == once
-    (results / "a-table.json").unlink()
-    twice = with_overview(once, results)
-    assert "[First]" not in twice
-    assert twice.endswith(PAGE.removeprefix("# Head\n\n"))
+def test_overview_names_what_is_contradicted_noise_and_not_run(results):
+    results("tsa-c", "Third", ["all"])
+    folder = results("tsa-b", "Second", ["mild", "harsh"], ["mild"], ["within noise", "contradicted"], stream="label")
+    page = overview(folder)
+    for title, claim in (("Contradicted", 1), ("Within noise", 0)):
+        line = f"- [tsa-b](tsa-b.md), mild, label: claim {claim}; -2.44 ± 0.15\n"
+        assert f"{title} (difference in points ± its standard error):\n\n{line}" in page
+    assert "Not run: tsa-b (harsh); tsa-c (Third).\n" in page
 
 
-def test_overview_leaves_out_results_of_code_that_knew_no_overview(results):
-    (results / "a-table.json").write_text(json.dumps({"table": "a-table", "claims": [], "pieces": {}}))
-    assert with_overview(PAGE, results).count("| [") == 1
+def test_overview_of_nothing_says_so(results):
+    page = overview(results("mine", "My own", ["all"]))
+    assert "## Other tables\n\nNot run: mine (My own).\n" in page
+    assert "Expectations that hold: 0 of 0" in page
 
 
-def test_overview_says_in_which_stream_something_is_contradicted(results):
-    claim = {"piece": "mild", "expected": "A best", "verdict": "contradicted", "difference": -1.0, "error": 0.1}
-    content = {"table": "a-table", "title": "First", "of": 1, "pieces": {"mild": None}}
-    content["claims"] = [{**claim, "stream": "label", "group": "svhn"}, claim]  # and as earlier code wrote it
-    (results / "a-table.json").write_text(json.dumps(content))
-    page = with_overview(PAGE, results)
-    assert "- `a-table`, mild, label, svhn: A best; -1.00 ± 0.10\n" in page
-    assert "- `a-table`, mild: A best; -1.00 ± 0.10\n" in page
+def test_every_shipped_table_is_of_a_paper():
+    assert {outline.paper for outline in outlines()} == set(PAPERS.values())

@@ -43,14 +43,14 @@ def _experiment(paper, tmp_path):
 
 def test_reproduce_writes_a_section_piece_by_piece(call, tmp_path):
     assert call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")[0] == 0
-    page = (tmp_path / "docs" / "reproduction.md").read_text()
-    assert "### mild" in page
-    assert "### harsh" not in page
+    page = (tmp_path / "docs" / "reproduction" / "tiny-table.md").read_text()
+    assert "## mild" in page
+    assert "## harsh" not in page
     assert "Not run yet: harsh." in page
     assert "- It is tiny." in page
     assert call("reproduce", "tiny-table", "--workers", "1")[0] == 0
-    page = (tmp_path / "docs" / "reproduction.md").read_text()
-    assert page.count("## A tiny table") == 1
+    page = (tmp_path / "docs" / "reproduction" / "tiny-table.md").read_text()
+    assert page.count("# A tiny table") == 1
     assert "Not run yet" not in page
 
 
@@ -61,7 +61,7 @@ def test_reproduce_numbers_are_those_of_the_results_file(call, tmp_path):
     accuracies = system["streams"]["label"]["accuracy"]
     ours = 100 * statistics.fmean(accuracies)
     row = f"| EM | 40.00 ± 2.00 | {ours:.2f} ± {100 * statistics.stdev(accuracies):.2f} | {ours - 40:+.2f} |"
-    assert row in (tmp_path / "docs" / "reproduction.md").read_text()
+    assert row in (tmp_path / "docs" / "reproduction" / "tiny-table.md").read_text()
     for stream in ("label", "feature"):
         assert set(system["streams"][stream]["clients"]) == {"0", "1"}
         assert set(system["streams"][stream]["clients"]["0"]) == {"3", "4", "5"}
@@ -73,15 +73,18 @@ def test_reproduce_names_systems_that_another_run_has_measured_together(call, tm
     call("run", "tiny.yaml", "scenario.noise=0.1", "seeds=[1]", "--workers", "1")
     (run,) = (folder.name for folder in (tmp_path / "runs").glob("tiny-*"))
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
-    assert f"- mild, none, em: seed 1: as measured by run {run}\n" in page_and_results(tmp_path)[0]
+    assert f"- mild: none, em: seed 1: as measured by run {run}\n" in page_and_results(tmp_path)[0]
 
 
 def test_reproduce_tells_work_from_the_time_between_start_and_end(call, tmp_path):
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
-    results, page = tmp_path / "docs" / "results" / "tiny-table.json", tmp_path / "docs" / "reproduction.md"
+    results, page = (
+        tmp_path / "docs" / "results" / "tiny-table.json",
+        tmp_path / "docs" / "reproduction" / "tiny-table.md",
+    )
     worked = json.loads(results.read_text())["pieces"]["mild"]["worked"]
     assert worked > 0
-    counted = f"{worked / 60:.1f} minutes of work, phases and tests that were there already not counted"
+    counted = f"{worked / 60:.1f} minutes of work, excluding cached work"
     assert counted in page.read_text()
     # What earlier code has measured says only when it began and when it ended.
     old = json.loads(results.read_text())
@@ -89,7 +92,7 @@ def test_reproduce_tells_work_from_the_time_between_start_and_end(call, tmp_path
     del piece["worked"]
     results.write_text(json.dumps({**old, "pieces": {"mild": piece}}))
     call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1", "--runs", str(tmp_path / "other"))
-    assert ", 150.0 minutes from start to end, pauses included, phases" in page.read_text()
+    assert ", 150.0 minutes from start to end, including pauses, excluding cached work;" in page.read_text()
 
 
 def test_reproduce_without_running_writes_again_what_was_measured(call, tmp_path, paper):
@@ -98,7 +101,10 @@ def test_reproduce_without_running_writes_again_what_was_measured(call, tmp_path
     assert "nothing of tiny-table is measured" in error
     assert not (tmp_path / "runs").exists()
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
-    page, results = tmp_path / "docs" / "reproduction.md", tmp_path / "docs" / "results" / "tiny-table.json"
+    page, results = (
+        tmp_path / "docs" / "reproduction" / "tiny-table.md",
+        tmp_path / "docs" / "results" / "tiny-table.json",
+    )
     before = json.loads(results.read_text())["pieces"]
     for runs in ("runs", "other"):  # from the store, and from the results file alone
         paper(deviations=[f"Written again: {runs}."])
@@ -119,7 +125,7 @@ def test_reproduce_draws_what_is_varied(call, tmp_path, paper):
     assert drawn.count("<circle") == 4  # two systems, two values
     for stream in ("label", "feature", "mean"):
         name = picture.stem.replace("label", stream)
-        assert f"![{name}](figures/{name}.svg)" in (page / "reproduction.md").read_text()
+        assert f"![{name}](../figures/{name}.svg)" in (page / "reproduction" / "tiny-table.md").read_text()
         assert f", stream {stream}<" in (page / "figures" / f"{name}.svg").read_text()
 
 
@@ -132,7 +138,7 @@ def test_sweeps_compare_the_seeds_that_all_values_have(call, tmp_path, paper):
     )
     measured = json.loads((tmp_path / "docs" / "results" / "tiny-table.json").read_text())["pieces"]["mild"]
     part = Part(published.published("tiny-table"), "mild", measured)
-    page = (tmp_path / "docs" / "reproduction.md").read_text()
+    page = (tmp_path / "docs" / "reproduction" / "tiny-table.md").read_text()
     assert "Paper / ours, seed 1 of all pieces:" in page
     assert f"| EM | 50.00 / {part.accuracy('em', 'label', [1]):.2f} |" in page
     assert part.accuracy("em", "label", [1]) == 100 * measured["systems"]["em"]["streams"]["label"]["accuracy"][1]
@@ -170,14 +176,44 @@ def test_cross_names_a_cell_that_no_piece_has(call, paper):
     assert "rows: no piece has a system 'fedavg+em'; " in error
 
 
-def test_reproduce_keeps_what_others_wrote_on_the_page(call, tmp_path):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "reproduction.md").write_text("# Mine\n\n<!-- other -->\nkept\n<!-- /other -->\n")
+def test_reproduce_writes_its_page_whole(call, tmp_path):
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
-    page = (tmp_path / "docs" / "reproduction.md").read_text()
-    assert page.startswith("# Mine")
-    assert "kept" in page
-    assert "## A tiny table" in page
+    page = tmp_path / "docs" / "reproduction" / "tiny-table.md"
+    before = page.read_text()
+    page.write_text("typed by hand")
+    call("reproduce", "tiny-table", "--no-run")
+    assert page.read_text() == before
+
+
+def test_reproduce_with_overrides_names_them_as_a_deviation(call, tmp_path):
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    assert "run with" not in page_and_results(tmp_path)[0]
+    code, _, error = call("reproduce", "tiny-table", "seeds=[1]", "--only", "mild", "--workers", "1")
+    assert code == 0
+    assert "tiny-table, piece 1 of 1: mild\n" in error
+    page, results = page_and_results(tmp_path)
+    assert results["pieces"]["mild"]["seeds"] == [1]
+    assert "- mild: run with `'seeds=[1]'` on the command line.\n" in page
+    assert "`acclimate reproduce tiny-table 'seeds=[1]' --only mild`: seed 1; run " in page
+    code, _, error = call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")  # as the table asks for
+    assert "mild, measured already" in error
+    assert "run with" not in page_and_results(tmp_path)[0]
+
+
+def test_reproduce_with_fewer_systems_judges_what_it_can(call, paper, tmp_path):
+    paper(claims=[{"higher": "em", "lower": "none"}, {"best": "em"}])
+    assert call("reproduce", "tiny-table", "systems=[none]", "--only", "mild", "--workers", "1")[0] == 0
+    assert page_and_results(tmp_path)[1]["claims"] == []
+
+
+def test_reproduce_says_what_was_measured_otherwise_than_the_table_asks_for_today(call, tmp_path):
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    assert "today" not in page_and_results(tmp_path)[0]
+    changed = {**EXPERIMENT, "phases": [{**EXPERIMENT["phases"][0], "rounds": 7}]}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(changed))
+    call("reproduce", "tiny-table", "--no-run")
+    line = "- mild: measured with `systems.none|em.phases.fedavg.rounds=2`, not as the table asks for today.\n"
+    assert line in page_and_results(tmp_path)[0]
 
 
 def test_reproduce_of_something_unknown_names_the_nearest(call):
@@ -191,7 +227,7 @@ def test_reproduce_of_something_unknown_names_the_nearest(call):
 
 def page_and_results(folder):
     results = json.loads((folder / "docs" / "results" / "tiny-table.json").read_text())
-    return (folder / "docs" / "reproduction.md").read_text(), results
+    return (folder / "docs" / "reproduction" / "tiny-table.md").read_text(), results
 
 
 def cells(page, row, number=0):
@@ -266,7 +302,7 @@ def test_reproduce_judges_claims_from_the_clients_of_the_results_file(call, pape
     assert (
         f"| harsh, label | EM above No adaptation | {first['verdict']} | {mean:+.2f} ± {first['error']:.2f} |" in page
     )
-    order = ["### harsh", "EM above No adaptation", "Discussion:\n\n- Because.", "Remarks:", "Deviations:"]
+    order = ["EM above No adaptation", "## Discussion\n\n- Because.", "## Deviations", "## harsh", "## Remarks"]
     assert sorted(order, key=page.index) == order
 
 
@@ -293,7 +329,7 @@ def test_reproduce_keeps_pieces_that_were_measured_elsewhere(call, tmp_path):
     page, after = page_and_results(tmp_path)
     assert list(after["pieces"]) == ["mild", "harsh"]
     assert after["pieces"]["mild"] == results["pieces"]["mild"]
-    section = before[before.index("### mild") : before.index("Not run yet")]
+    section = before[before.index("## mild") : before.index("## Remarks")]
     assert section in page
     assert "Not run yet" not in page
 
@@ -311,5 +347,5 @@ def test_reproduce_shows_pictures_where_the_table_asks_for_them(call, paper, tmp
     kinds = ("accuracy-label", "accuracy-feature", "matrices-feature", "weights-label")
     assert {f"tiny-table-{piece}-{kind}.svg" for piece in ("mild", "harsh") for kind in kinds} < set(drawn)
     assert "tiny-table-rates.svg" in drawn
-    assert all(f"](figures/{name})" in page for name in drawn)
-    assert page.index("tiny-table-mild-accuracy") < page.index("### harsh") < page.index("tiny-table-harsh-accuracy")
+    assert all(f"](../figures/{name})" in page for name in drawn)
+    assert page.index("tiny-table-mild-accuracy") < page.index("## harsh") < page.index("tiny-table-harsh-accuracy")

@@ -46,18 +46,18 @@ def toy(folder, counts=COUNTS, groups=DOMAINS, seeds=(0,)):
 
 def paper(values=None, **more):
     rows = {"none": "None", "tent": "Tent"}
-    return Published("toy", "Toy", "nobody", {"all": Piece("x")}, rows, values or {}, **more)
+    return Published("toy", "Toy", "nobody", {"all": Piece("quickstart")}, rows, values or {}, **more)
 
 
 def page(folder, table, **more):
     write(table, {"all": toy(folder, **more)}, folder / "docs")
-    written = (folder / "docs" / "reproduction.md").read_text()
+    written = (folder / "docs" / "reproduction" / "toy.md").read_text()
     return written, json.loads((folder / "docs" / "results" / "toy.json").read_text())
 
 
 def after(written, caption):
     """The cells of the table below a line."""
-    lines = written[written.index(caption) :].splitlines()[2:]
+    lines = [*written[written.index(caption) :].splitlines()[2:], ""]
     table = lines[: lines.index("")]
     return [line.strip("| ").split(" | ") for line in table if "---" not in line]
 
@@ -186,7 +186,7 @@ def test_results_of_earlier_code_are_read_and_show_all_their_streams(tmp_path):
             system.update({key: system.get(key, value) for key, value in kept.items()})
     (tmp_path / "docs" / "results" / "toy.json").write_text(json.dumps(results))
     write(table, {}, tmp_path / "docs")
-    written = (tmp_path / "docs" / "reproduction.md").read_text()
+    written = (tmp_path / "docs" / "reproduction" / "toy.md").read_text()
     assert after(written, "Ours, by stream:")[2] == ["Tent", "81.25", "56.25", "68.75"]
     again = json.loads((tmp_path / "docs" / "results" / "toy.json").read_text())
     assert [claim["stream"] for claim in again["claims"]] == ["original"]
@@ -222,7 +222,7 @@ def test_reproduce_of_a_shipped_experiment_shows_all_its_streams(call, tmp_path,
     values = {"EM": {"digits": {"label": [50, 1], "validation": 60, "mean": 55}}}
     shipped_table(values=values, claims=[{"best": "em"}, {"stream": "mean", "near": ["em", "none"]}])
     assert call("reproduce", "two", "--workers", "1")[0] == 0
-    written = (tmp_path / "docs" / "reproduction.md").read_text()
+    written = (tmp_path / "docs" / "reproduction" / "two.md").read_text()
     results = json.loads((tmp_path / "docs" / "results" / "two.json").read_text())
     em = results["pieces"]["digits"]["systems"]["em"]["streams"]
     label, feature, validation = (100 * em[stream]["accuracy"][0] for stream in ("label", "feature", "validation"))
@@ -240,7 +240,7 @@ def test_reproduce_of_a_shipped_experiment_shows_all_its_streams(call, tmp_path,
     drawn = {path.name for path in (tmp_path / "docs" / "figures").iterdir()}
     assert drawn == {"two-digits-accuracy-label.svg", "two-digits-accuracy-feature.svg"}  # validation is one batch
     assert call("reproduce", "two", "--no-run", "--runs", "elsewhere")[0] == 0
-    assert (tmp_path / "docs" / "reproduction.md").read_text() == written
+    assert (tmp_path / "docs" / "reproduction" / "two.md").read_text() == written
 
 
 def test_reproduce_refuses_an_unknown_stream_before_it_runs_anything(call, tmp_path, shipped_table):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
+import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acclimate.cli.data import data, listed
+from acclimate.cli import listing
+from acclimate.cli import runs as of_runs
+from acclimate.cli.data import data
 from acclimate.cli.device import adapt, export
-from acclimate.cli.printing import Json, print_rows
+from acclimate.cli.printing import Commands, Json, print_rows, width
+from acclimate.cli.runs import DEFAULT_RUNS, NAMED, Runs
+from acclimate.cli.runs import find as _find_run
 from acclimate.errors import AcclimateError, ConfigError, nearest
 from acclimate.version import __version__
 
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from acclimate.experiment.experiment import Experiment
     from acclimate.experiment.published import Published
 
-app = typer.Typer(
+app = Commands(
     help="Train a model across clients that keep their data, then let it adapt, without labels, to wherever it lands.",
     no_args_is_help=True,
     add_completion=False,
@@ -33,11 +37,10 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 app.command()(export)
 app.command()(adapt)
+app.add_typer(of_runs.commands, name="runs")
 
-Runs = Annotated[Path, typer.Option("--runs", envvar="ACCLIMATE_RUNS", help="Folder of the runs and their store.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")]
 Reuse = Annotated[bool, typer.Option("--reuse", help="Accept phases trained by older code; the table says so.")]
-DEFAULT_RUNS = Path("runs")
 
 
 def _version(asked: bool) -> None:
@@ -67,38 +70,27 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an experiment, going on where it stopped; print its table."""
-    from acclimate.experiment.reader import read
-    from acclimate.experiment.run import is_finished
+    run_name = _run_name(experiment, overrides or [])
+    if not of_runs.is_finished(runs, run_name):
+        from acclimate.experiment.reader import read
 
-    read_experiment = read(experiment, overrides or [])
-    if not is_finished(read_experiment, runs):
-        again = " ".join(["acclimate", "run", experiment, *(overrides or [])])
+        again = shlex.join(["acclimate", "run", experiment, *(overrides or [])])
         try:
-            _work(read_experiment, runs, workers, reuse)
+            _work(read(experiment, overrides or []), runs, workers, reuse)
         except KeyboardInterrupt:
             typer.echo(f"\nStopped. Everything finished so far is saved; go on with:\n  {again}", err=True)
             raise typer.Exit(130) from None
-    _print_table(runs, read_experiment.run_name, as_json)
+    _print_table(runs, run_name, as_json)
 
 
 @app.command(name="list")
 def list_(
-    what: Annotated[str, typer.Argument(help="methods, scenarios, models, data, experiments or runs.")] = "methods",
+    what: Annotated[str, typer.Argument(help=f"{listing.KINDS}.")] = "methods",
     runs: Runs = DEFAULT_RUNS,
     as_json: Json = False,
 ) -> None:
     """List what there is."""
-    kinds: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "methods": lambda: _entries("training", "calibration", "adapters", "aggregators", "terms"),
-        "scenarios": lambda: _entries("scenarios"),
-        "models": lambda: _entries("models"),
-        "data": listed,
-        "experiments": _experiments,
-        "runs": lambda: _runs(runs),
-    }
-    if what not in kinds:
-        raise AcclimateError(f"list what? '{what}' is unknown; {nearest(what, kinds)}")
-    print_rows(kinds[what](), as_json)
+    print_rows(listing.rows(what, runs), as_json)
 
 
 @app.command()
@@ -112,16 +104,15 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show what something is, with its options; the table of a run; or, with 'scenario NAME', who meets what when."""
-    from acclimate.cli.describe import describe
     from acclimate.experiment.catalog import ROOMS, shipped
 
     if name == "scenario":
         typer.echo(_picture(more or [], seed))
         return
-    found = [(room, table[name]) for room, table in ROOMS.items() if name in table]
+    rooms = [room for room, table in ROOMS.items() if name in table]
     experiments = shipped()
-    if found:
-        described = [describe(name, room, entry) for room, entry in found]
+    if rooms:
+        described = _described(name, rooms)
         typer.echo(json.dumps(described, indent=2) if as_json else "\n\n".join(item["text"] for item in described))
     elif name in experiments:
         content = experiments[name].read_text(encoding="utf-8")
@@ -133,7 +124,7 @@ def show(
 
 @app.command()
 def report(
-    run: Annotated[list[str], typer.Argument(help="Runs: a folder, or a unique beginning of a name.")],
+    run: Annotated[list[str], typer.Argument(help=NAMED)],
     runs: Runs = DEFAULT_RUNS,
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
 ) -> None:
@@ -158,7 +149,7 @@ def report(
 
 @app.command()
 def figures(
-    run: Annotated[list[str], typer.Argument(help="Runs: a folder, or a unique beginning of a name.")],
+    run: Annotated[list[str], typer.Argument(help=NAMED)],
     out: Annotated[Path | None, typer.Option(help="Folder to write to; by default 'figures' in the run's own.")] = None,
     slot: Annotated[int | None, typer.Option(help="Slot of the matrices; by default the last of all systems.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of matrices and weights; by default the first.")] = None,
@@ -185,9 +176,12 @@ def figures(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="A published table, such as atp-table5.")],
+    name: Annotated[str, typer.Argument(help="A published table, such as atp-table5 ('acclimate list tables').")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="KEY=VALUE, such as seeds=[0]; the page names them as a deviation.")
+    ] = None,
     only: Annotated[list[str] | None, typer.Option(help="One of its pieces (may be repeated); by default all.")] = None,
-    docs: Annotated[Path, typer.Option(help="Where reproduction.md and results/ are written.")] = Path("docs"),
+    docs: Annotated[Path, typer.Option(help="Where reproduction/ and results/ are written.")] = Path("docs"),
     workers: Workers = None,
     runs: Runs = DEFAULT_RUNS,
     reuse: Reuse = False,
@@ -195,33 +189,39 @@ def reproduce(
 ) -> None:
     """Run the experiments of a published table and write them beside the paper's values, piece by piece."""
     from acclimate.experiment.published import met, published
-    from acclimate.experiment.run import is_finished
 
     paper = published(name)
     unknown = [piece for piece in only or [] if piece not in paper.pieces]
     if unknown:
         raise AcclimateError(f"{name} has no piece '{unknown[0]}'; {nearest(unknown[0], paper.pieces)}")
-    experiments = paper.experiments()
-    for piece in [] if no_run else only or list(paper.pieces):
-        if not is_finished(experiments[piece], runs):
-            if unmet := list(paper.unmet(piece, met(experiments[piece]))):  # before hours of work, not after
-                raise ConfigError(unmet, f"the published table '{name}'")
-            try:
-                _work(experiments[piece], runs, workers, reuse)
-            except KeyboardInterrupt:
-                typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
-                raise typer.Exit(130) from None
-        _write_page(paper, experiments, runs, docs)
-    if no_run:
-        _write_page(paper, experiments, runs, docs)
+    experiments = paper.experiments(overrides or [])
+    pieces = [] if no_run else only or list(paper.pieces)
+    left = [piece for piece in pieces if not of_runs.is_finished(runs, experiments[piece].run_name)]
+    for number, piece in enumerate(pieces, 1):
+        known = "" if piece in left else ", measured already"
+        typer.echo(f"{name}, piece {number} of {len(pieces)}: {piece}{known}", err=True)
+        if known:
+            continue
+        if unmet := list(paper.unmet(piece, met(experiments[piece]))):  # before hours of work, not after
+            raise ConfigError(unmet, f"the published table '{name}'")
+        try:
+            _work(experiments[piece], runs, workers, reuse)
+        except KeyboardInterrupt:
+            typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
+            raise typer.Exit(130) from None
+        _write_pages(paper, experiments, runs, docs, overrides or [])
+    if not left:
+        _write_pages(paper, experiments, runs, docs, overrides or [])
 
 
-def _write_page(paper: Published, experiments: Mapping[str, Experiment], runs: Path, docs: Path) -> None:
-    from acclimate.experiment.run import is_finished
+def _write_pages(
+    paper: Published, experiments: Mapping[str, Experiment], runs: Path, docs: Path, overrides: Sequence[str]
+) -> None:
     from acclimate.report.reproduction import write
 
-    done = {piece: _open_run(runs, e.run_name) for piece, e in experiments.items() if is_finished(e, runs)}
-    for path in write(paper, done, docs):
+    names = {piece: experiment.run_name for piece, experiment in experiments.items()}
+    done = {piece: _open_run(runs, name) for piece, name in names.items() if of_runs.is_finished(runs, name)}
+    for path in write(paper, done, docs, overrides):
         typer.echo(f"written: {path}")
     for store, _ in done.values():
         store.close()
@@ -231,26 +231,36 @@ def main() -> None:
     """The entry point: errors a user can mend are messages, not tracebacks."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        app()  # usage errors, Ctrl-C and broken pipes are its own business
     except AcclimateError as error:
         _fail(f"{type(error).__name__}: {error}")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except Exception as error:
-        from click.exceptions import Abort, ClickException
-
-        if isinstance(error, ClickException):
-            error.show()
-            sys.exit(2)
-        if isinstance(error, Abort):
-            sys.exit(130)
-        raise
 
 
 def _fail(message: str) -> None:
     typer.echo(message, err=True)
     sys.exit(2)
+
+
+def _run_name(experiment: str, overrides: list[str]) -> str:
+    """The name of an experiment's run; no method is loaded if the same words were read before."""
+    from acclimate.experiment.catalog import shipped
+    from acclimate.experiment.remembered import remembered
+
+    def name() -> str:
+        from acclimate.experiment.reader import read
+
+        return read(experiment, overrides).run_name
+
+    def lasting() -> str | None:
+        from acclimate.experiment.reader import read
+
+        found = read(experiment, overrides)
+        return None if found.imports else found.run_name  # a plug-in may change, and our code and the words stay
+
+    path = shipped().get(experiment, Path(experiment))
+    if not path.is_file():
+        return name()  # says what is wrong
+    return remembered(["run name", path.read_bytes().hex(), overrides], lasting) or name()
 
 
 def _work(experiment: Experiment, runs: Path, workers: int | None, reuse: bool) -> None:
@@ -260,6 +270,19 @@ def _work(experiment: Experiment, runs: Path, workers: int | None, reuse: bool) 
     number = workers or cores()
     typer.echo(f"run {experiment.run_name} in {runs}, {number} worker(s)", err=True)
     api.run(experiment, runs=runs, workers=number, reuse=reuse)
+
+
+def _described(name: str, rooms: list[str]) -> list[dict[str, Any]]:
+    """What something of the catalog is, in every room that has it."""
+    from acclimate.experiment.catalog import ROOMS
+    from acclimate.experiment.remembered import remembered
+
+    def described() -> list[dict[str, Any]]:
+        from acclimate.cli.describe import describe
+
+        return [describe(name, room, ROOMS[room][name]) for room in rooms]
+
+    return remembered(["description", name], described)
 
 
 def _picture(words: list[str], seed: int) -> str:
@@ -285,7 +308,7 @@ def _print_table(runs: Path, name: str, as_json: bool) -> None:
     from rich.console import Console
 
     from acclimate.report.table import table
-    from acclimate.report.text import render
+    from acclimate.report.text import WIDE, render
 
     store, found = _open_run(runs, name)
     result = table(store, found)
@@ -293,9 +316,8 @@ def _print_table(runs: Path, name: str, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result.plain(), indent=2))
     else:
-        console = Console()
-        # Without a terminal nobody can widen it, so nothing may be cut off.
-        Console(width=None if console.is_terminal else 160).print(render(result))
+        columns = width() or WIDE
+        Console(width=columns).print(render(result, columns))
 
 
 def _open_run(runs: Path, name: str) -> tuple[Any, dict[str, Any]]:
@@ -303,43 +325,3 @@ def _open_run(runs: Path, name: str) -> tuple[Any, dict[str, Any]]:
 
     store = Store(runs / "store.sqlite")
     return store, next(run for run in store.runs() if run["name"] == name)
-
-
-def _find_run(runs: Path, name: str, also: list[str]) -> str:
-    """A run by its folder or a unique beginning of its name."""
-    names = [row["name"] for row in _runs(runs)]
-    wanted = Path(name).name
-    matches = [n for n in names if n == wanted] or [n for n in names if n.startswith(wanted)]
-    if len(matches) == 1:
-        return str(matches[0])
-    if matches:
-        raise AcclimateError(f"'{name}' could be any of: {', '.join(matches)}; write more of the name")
-    raise AcclimateError(f"'{name}' is unknown here (runs are looked for in {runs}); {nearest(name, [*names, *also])}")
-
-
-def _runs(runs: Path) -> list[dict[str, Any]]:
-    from acclimate.store.database import Store
-
-    if not (runs / "store.sqlite").exists():
-        return []
-    store = Store(runs / "store.sqlite")
-    try:
-        return [{key: run[key] for key in ("name", "started", "finished")} for run in store.runs()]
-    finally:
-        store.close()
-
-
-def _entries(*rooms: str) -> list[dict[str, Any]]:
-    from acclimate.experiment.catalog import ROOMS
-
-    return [
-        {"name": name, "room": room, "summary": entry.summary, "paper": entry.paper}
-        for room in rooms
-        for name, entry in ROOMS[room].items()
-    ]
-
-
-def _experiments() -> list[dict[str, Any]]:
-    from acclimate.experiment.catalog import shipped
-
-    return [{"name": name, "file": path.name} for name, path in shipped().items()]

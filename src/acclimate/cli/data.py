@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from acclimate.cli.printing import Json, print_rows
+from acclimate.cli.printing import Commands, Json, print_rows
 from acclimate.errors import AcclimateError
 
-data = typer.Typer(help="Data sets: what is here, what is missing, how to get it.", no_args_is_help=True)
+data = Commands(help="Data sets: what is here, what is missing, how to get it.", no_args_is_help=True)
 
 
 @data.command()

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from acclimate.cli.runs import DEFAULT_RUNS, NAMED, Runs, find
+
 Plugins = Annotated[
     list[str] | None,
     typer.Option(
@@ -16,22 +18,19 @@ Plugins = Annotated[
 
 
 def export(
-    run: Annotated[str, typer.Argument(help="A run: its folder, or a unique beginning of its name.")],
+    run: Annotated[str, typer.Argument(help=NAMED)],
     system: Annotated[str, typer.Argument(help="One of its systems.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write the bundle to.")],
     client: Annotated[int | None, typer.Option(help="Whose, where clients know different things.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of which seed; by default the first.")] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="Also write model.onnx, for methods without gradients.")] = False,
     plugin: Plugins = None,
-    runs: Annotated[
-        Path, typer.Option("--runs", envvar="ACCLIMATE_RUNS", help="Folder of the runs and their store.")
-    ] = Path("runs"),
+    runs: Runs = DEFAULT_RUNS,
 ) -> None:
     """Take a system out of a run: model, knowledge and manifest, to be loaded with torch alone."""
     from acclimate.api import Run
-    from acclimate.cli import _find_run
 
-    taken = Run.open(_find_run(runs, run, []), runs, plugin or ())
+    taken = Run.open(find(runs, run), runs, plugin or ())
     folder = taken.system(system).export(out, client=client, seed=seed, onnx=onnx)
     for file in sorted(folder.iterdir()):
         typer.echo(f"written: {file} ({file.stat().st_size:,} bytes)")

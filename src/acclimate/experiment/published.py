@@ -16,25 +16,30 @@ stream of a run and all its clients, unless they name a `stream` (or `mean`) or 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import yaml
 from pydantic import BeforeValidator
 
 from acclimate.errors import ConfigError, nearest
-from acclimate.experiment.baselines import with_baselines
-from acclimate.experiment.experiment import Experiment
-from acclimate.experiment.reader import read
-from acclimate.experiment.schema import check
-from acclimate.scenarios.population import VALIDATION
+
+if TYPE_CHECKING:  # what needs torch waits until an experiment is read: a list of tables and a report need none
+    from acclimate.experiment.experiment import Experiment
 
 FOLDER = Path(__file__).parent / "published"
 MEAN = "mean"  # over streams, groups or shifts, beside them
 ONLY = ""  # the stream of a run that has no other, where nobody names it
 STRICT = {"extra": "forbid"}  # a misspelt key is an error
+PAPERS = {  # what a table's name begins with → the paper it is of
+    "atp": "ATP (Bao et al., NeurIPS 2023)",
+    "fedtta": "FedTTA (Ye et al., SDM 2024)",
+    "tsa": "TSA (Zhang et al., KDD 2024)",
+    "btfl": "BTFL (Zhou & Liu, KDD 2025)",
+    "fedicon": "FedICON (Tan et al., FLData-Mining at KDD 2023)",
+}
 
 Names = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 Value = float | tuple[float, float]  # a mean; with its spread
@@ -51,6 +56,12 @@ class Piece:
 
     experiment: str
     set: list[str] = field(default_factory=list)
+
+    def read(self, overrides: Sequence[str] = ()) -> Experiment:
+        """What to run; overrides of the user come last."""
+        from acclimate.experiment.reader import read
+
+        return read(self.experiment, [*self.set, *overrides])
 
 
 @dataclass(frozen=True)
@@ -139,9 +150,9 @@ class Published:
             if piece in (claim.piece or self.pieces):
                 yield from (f"claims.{number}, piece '{piece}': {problem}" for problem in _nobody(claim, met))
 
-    def experiments(self) -> dict[str, Experiment]:
+    def experiments(self, overrides: Sequence[str] = ()) -> dict[str, Experiment]:
         """What to run for each piece."""
-        return {name: read(piece.experiment, piece.set) for name, piece in self.pieces.items()}
+        return {name: piece.read(overrides) for name, piece in self.pieces.items()}
 
 
 def columns(streams: Iterable[str]) -> list[str]:
@@ -156,11 +167,15 @@ def columns(streams: Iterable[str]) -> list[str]:
 
 def tests(streams: Iterable[str]) -> list[str]:
     """The streams that are no validation."""
+    from acclimate.scenarios.population import VALIDATION
+
     return [stream for stream in streams if stream != VALIDATION]
 
 
 def met(experiment: Experiment) -> dict[str, set[str]]:
     """The streams that a run of it will have, with the groups in them, from the plans of its seeds."""
+    from acclimate.scenarios.population import VALIDATION
+
     scenario = (experiment.test_scenario or experiment.scenario).made
     found: dict[str, set[str]] = {}
     for seed in experiment.seeds:
@@ -180,8 +195,33 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
+@dataclass(frozen=True)
+class Outline:
+    """What a list of tables says about one, without the experiments behind it."""
+
+    name: str
+    title: str
+    pieces: list[str]
+
+    @property
+    def paper(self) -> str:
+        return PAPERS.get(self.name.partition("-")[0], "Other tables")
+
+
+def outlines() -> list[Outline]:
+    """All tables, paper by paper."""
+    found = []
+    for name in names():
+        raw = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+        found.append(Outline(name, raw["title"], list(raw["pieces"])))
+    order = [*PAPERS.values(), "Other tables"]
+    return sorted(found, key=lambda outline: order.index(outline.paper))
+
+
 def published(name: str) -> Published:
     """A table by name."""
+    from acclimate.experiment.schema import check
+
     if name not in names():
         raise ConfigError([f"unknown table '{name}'; {nearest(name, names())}"], "reproduce")
     raw = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
@@ -207,6 +247,8 @@ def _piece(given: Any, common: str | None) -> Any:
 
 def _systems(experiment: Experiment) -> set[str]:
     """Whatever gets a line in the table of a run."""
+    from acclimate.experiment.baselines import with_baselines
+
     everything = with_baselines(experiment.systems)[0]
     return {s.name for s in everything} | {f"{s.name} (best validation)" for s in everything if s.select}
 

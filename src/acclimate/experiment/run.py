@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import closing
 from pathlib import Path
 
 import yaml
@@ -32,20 +34,23 @@ def run(
     with lock(folder / "lock"):
         text = yaml.safe_dump(experiment.plain(), sort_keys=False)
         write_whole(folder / "experiment.yaml", lambda file: file.write(text.encode()))
-        store = Store(runs / STORE)
-        try:
+        with closing(Store(runs / STORE)) as store:
             id = store.run(experiment.run_name, experiment.plain(), versions())
             for written, file in experiment.imports.items():
                 (listener or Silent()).say(f"imported {file} for '{written}'")
             store.note(id, "", -1, "imports", dict(experiment.imports))
             session = Session(experiment, store, id, executor or Serial(), reuse, listener or Silent())
-            for number, seed in enumerate(experiment.seeds, 1):
-                session.seed(seed, f"seed {seed} ({number}/{len(experiment.seeds)})")
-                for path in write_predictions(store, id, experiment, seed, folder):
-                    session.listener.say(f"predictions of images without labels: {path}")
+            try:
+                for number, seed in enumerate(experiment.seeds, 1):
+                    session.seed(seed, f"seed {seed} ({number}/{len(experiment.seeds)})")
+                    for path in write_predictions(store, id, experiment, seed, folder):
+                        session.listener.say(f"predictions of images without labels: {path}")
+            except Exception:
+                if not store.has_measured(id):  # a failed start, such as missing data, leaves no run behind
+                    store.delete(experiment.run_name)
+                    shutil.rmtree(folder)
+                raise
             store.finish(id)
-        finally:
-            store.close()
     return id
 
 
@@ -53,8 +58,5 @@ def is_finished(experiment: Experiment, runs: Path) -> bool:
     """Whether everything asked for was measured already."""
     if not (runs / STORE).exists():
         return False
-    store = Store(runs / STORE)
-    try:
+    with closing(Store(runs / STORE)) as store:
         return any(run["name"] == experiment.run_name and run["finished"] for run in store.runs())
-    finally:
-        store.close()

@@ -1,4 +1,4 @@
-"""A published table beside ours: docs/results/NAME.json from the store, a section of docs/reproduction.md from that.
+"""A published table beside ours: docs/results/NAME.json from the store, docs/reproduction/NAME.md whole from that.
 
 Nobody types a number. A piece that was measured on another machine, or by older code, stays in the results file as it
 is until it is measured again, so a table can grow piece by piece over many sittings.
@@ -6,9 +6,10 @@ is until it is measured again, so a table can grow piece by piece over many sitt
 
 from __future__ import annotations
 
+import itertools
 import json
-import re
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +21,27 @@ from acclimate.experiment.published import Published
 from acclimate.report import charts
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.figures import draw
+from acclimate.report.markdown import RATES, SWEPT, page, plain, shared_seeds
 from acclimate.report.measured import Part, from_file, measured
-from acclimate.report.overview import with_overview
-from acclimate.report.section import RATES, SWEPT, plain, section, shared_seeds
+from acclimate.report.overview import OVERVIEW, overview
 from acclimate.report.table import named_seeds
 from acclimate.store.database import Store
 
-HEAD = """# Reproduction
-
-Published tables beside what this code measures. Every section is written by `acclimate reproduce NAME` from the store
-of its runs; per-client accuracies, configurations and choices are in [results/](results/). Accuracies are in %, after
-the last round; a gap is ours minus the paper's.
-"""
+PAGES = "reproduction"  # their folder
 
 
-def write(paper: Published, runs: Mapping[str, tuple[Store, dict[str, Any]]], docs: Path) -> list[Path]:
-    """Write what there is of a table; `runs` are the finished runs by piece, with the store they are in."""
-    results, page = docs / "results" / f"{paper.name}.json", docs / "reproduction.md"
+def write(
+    paper: Published, runs: Mapping[str, tuple[Store, dict[str, Any]]], docs: Path, overrides: Sequence[str] = ()
+) -> list[Path]:
+    """Write what there is of a table; `runs` are the finished runs by piece, with the store they are in.
+
+    `overrides` are what these runs have instead of what the table asks for; the page names them as a deviation.
+    """
+    results, page_file = docs / "results" / f"{paper.name}.json", docs / PAGES / f"{paper.name}.md"
     before = json.loads(results.read_text(encoding="utf-8"))["pieces"] if results.exists() else {}
     found = {piece: from_file(old) for piece, old in before.items()}
-    found |= {piece: measured(store, run) for piece, (store, run) in runs.items()}
+    otherwise = {"overrides": list(overrides)} if overrides else {}
+    found |= {piece: {**measured(store, run), **otherwise} for piece, (store, run) in runs.items()}
     parts = [Part(paper, piece, one) for piece, one in _in_order(paper, found).items()]
     if not parts:
         raise AcclimateError(f"nothing of {paper.name} is measured, in these runs or in {results}: run it first")
@@ -51,12 +53,9 @@ def write(paper: Published, runs: Mapping[str, tuple[Store, dict[str, Any]]], do
     judged = verdicts(paper, {part.piece: part.scores for part in parts})
     _save(results, json.dumps(_results(paper, parts, judged), indent=1))
     shown = sorted(path.name for path in (docs / "figures").glob(f"{paper.name}-*.svg"))
-    text = "\n".join(section(paper, parts, judged, shown))
-    old = page.read_text(encoding="utf-8") if page.exists() else HEAD
-    marked = re.compile(rf"<!-- {paper.name} -->.*?<!-- /{paper.name} -->\n", re.DOTALL)
-    new = marked.sub(lambda _: text, old) if marked.search(old) else f"{old.rstrip()}\n\n{text}"
-    _save(page, with_overview(new, docs / "results"))
-    return [page, results, *(docs / "figures" / name for name in pictures)]
+    _save(page_file, page(paper, parts, judged, shown))
+    _save(docs / PAGES / OVERVIEW, overview(docs / "results"))
+    return [page_file, docs / PAGES / OVERVIEW, results, *(docs / "figures" / name for name in pictures)]
 
 
 def _save(path: Path, content: str) -> None:
@@ -114,6 +113,14 @@ def _results(paper: Published, parts: Sequence[Part], judged: Sequence[Verdict])
         "source": paper.source,
         "deviations": paper.deviations,
         "claims": [verdict._asdict() for verdict in judged],
-        "of": len(paper.pieces),
+        "gaps": [gap for part in parts for gap in _gaps(part)],
         "pieces": {part.piece: part.found for part in parts},
     }
+
+
+def _gaps(part: Part) -> Iterator[dict[str, Any]]:
+    """Every value that the paper prints of a piece, beside ours."""
+    for system, stream in itertools.product(part.systems, part.columns):
+        theirs, ours = part.paper_mean(system, stream), part.accuracy(system, stream, part.seeds)
+        if theirs is not None and not math.isnan(ours):
+            yield {"piece": part.piece, "stream": stream, "row": part.paper.rows[system], "paper": theirs, "ours": ours}

@@ -7,33 +7,35 @@ import statistics
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from acclimate.report.table import Line, PhaseTraffic, Table, by_remark, named_seeds
 
 COLUMNS = {"accuracy": "accuracy", "worst_decile": "worst 10 %", "harmed": "harmed"}
+COSTS = ("ms/batch", "bytes/slot", "sent once")
 MOST_STREAMS_SIDE_BY_SIDE = 2
+WIDE = 160  # columns where nobody has a terminal
 
 
-def render(table: Table) -> RenderableType:
-    """The table for a terminal (or, through a plain console, for a file)."""
-    if len(table.streams) <= MOST_STREAMS_SIDE_BY_SIDE:
-        parts: list[RenderableType] = [_grid(table, [(s, m) for s in table.streams for m in COLUMNS], costs=True)]
-    else:  # one table per measure, one column per stream
-        parts = [_grid(table, [(s, m) for s in table.streams], costs=m == "accuracy") for m in COLUMNS]
-    parts += [
-        _groups(table, stream) for stream in table.streams if any(line.cells[stream].groups for line in table.lines)
-    ]
+def render(table: Table, width: int) -> RenderableType:
+    """The table for so many columns: side by side if it fits, else stream by stream, else a block per system."""
+    for layout in (_side_by_side, _stream_by_stream):
+        parts = layout(table)
+        if all(Console(width=1000).measure(part).maximum <= width for part in parts):
+            break
+    else:
+        parts = [_block(line, table) for line in table.lines]
     return Group(*parts, Text(_legend(table), style="dim"), *[Text(line) for line in _remarks(table)])
 
 
 def text(table: Table, run: dict[str, Any]) -> str:
     """A whole report as plain text."""
-    console = Console(width=160, record=True, file=_Nowhere(), color_system=None)  # type: ignore[arg-type]
+    console = Console(width=WIDE, record=True, file=_Nowhere(), color_system=None)  # type: ignore[arg-type]
     console.print(f"Run {table.run}", f"started {run['started']}, finished {run['finished'] or 'not yet'}", sep="\n")
     console.print("versions: " + ", ".join(f"{name} {version}" for name, version in run["versions"].items()))
-    console.print(render(table), *map(traffic, table.phases), sep="\n")
+    console.print(render(table, WIDE), *map(traffic, table.phases), sep="\n")
     return console.export_text()
 
 
@@ -61,19 +63,49 @@ def size(count: float) -> str:
     raise AssertionError
 
 
+def _side_by_side(table: Table) -> list[RenderableType]:
+    if len(table.streams) <= MOST_STREAMS_SIDE_BY_SIDE:
+        grids = [_grid(table, [(s, m) for s in table.streams for m in COLUMNS], costs=True)]
+    else:  # one table per measure, one column per stream
+        grids = [_grid(table, [(s, m) for s in table.streams], costs=m == "accuracy") for m in COLUMNS]
+    return [*grids, *(_groups(table, stream) for stream in table.streams if _has_groups(table, stream))]
+
+
+def _stream_by_stream(table: Table) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for stream in table.streams:
+        parts.append(_grid(table, [(stream, m) for m in COLUMNS], costs=False))
+        parts += [_groups(table, stream)] if _has_groups(table, stream) else []
+    return [*parts, _grid(table, [], costs=True)]
+
+
+def _block(line: Line, table: Table) -> RenderableType:
+    """One system in lines that may wrap."""
+    lines = []
+    for stream, cell in line.cells.items():
+        said = [f"{title} {_cell(getattr(cell, measure), measure)}" for measure, title in COLUMNS.items()]
+        said += [f"{group} {_cell(values, 'accuracy')}" for group, values in cell.groups.items()]
+        lines.append(f"{f'{stream}: ' if len(table.streams) > 1 else ''}{', '.join(said)}")
+    lines.append(", ".join(f"{title} {value}" for title, value in zip(COSTS, _costs(line), strict=True)))
+    return Group(Text(line.system, style="bold"), *(Padding(Text(said), (0, 0, 0, 2)) for said in lines))
+
+
 def _grid(table: Table, columns: list[tuple[str, str]], costs: bool) -> RichTable:
     grid = RichTable(title=None, header_style="bold", show_lines=False)
     grid.add_column("system", no_wrap=True)
     several = len(table.streams) > 1
     for stream, measure in columns:
         grid.add_column(f"{stream}\n{COLUMNS[measure]}" if several else COLUMNS[measure], justify="right", no_wrap=True)
-    if costs:
-        for title in ("ms/batch", "bytes/slot", "sent once"):
-            grid.add_column(title, justify="right", no_wrap=True)
+    for title in COSTS if costs else ():
+        grid.add_column(title, justify="right", no_wrap=True)
     for line in table.lines:
         cells = [_cell(getattr(line.cells[stream], measure), measure) for stream, measure in columns]
         grid.add_row(line.system, *cells, *(_costs(line) if costs else []))
     return grid
+
+
+def _has_groups(table: Table, stream: str) -> bool:
+    return any(line.cells[stream].groups for line in table.lines)
 
 
 def _groups(table: Table, stream: str) -> RenderableType:

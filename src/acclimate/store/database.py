@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from acclimate.engine.checkpoint import Metric
-from acclimate.engine.evaluate import Commit, Paused, Resume
-from acclimate.trees import Parcel
+if TYPE_CHECKING:  # they need torch, which takes longer to import than a report to write
+    from acclimate.engine.checkpoint import Metric
+    from acclimate.engine.evaluate import Commit, Resume
+    from acclimate.trees import Parcel
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (
@@ -102,6 +103,21 @@ class Store:
         """Remember that everything asked for was measured."""
         self._db.execute("UPDATE run SET finished = ? WHERE id = ? AND finished IS NULL", (_now(), run))
 
+    def has_measured(self, run: int) -> bool:
+        """Whether anything of a run, or of its training, would be lost with it."""
+        found = (
+            self._db.execute(f"SELECT 1 FROM {table} WHERE run = ? LIMIT 1", (run,)) for table in ("row", "paused")
+        )
+        return any(rows.fetchone() is not None for rows in found)
+
+    def delete(self, name: str) -> None:
+        """Forget a run and all it measured; what others took from it, they have copied."""
+        with self._transaction():
+            (id,) = self._db.execute("SELECT id FROM run WHERE name = ?", (name,)).fetchone()
+            for table in (*_MEASURED, *_RESUMED, "unit", "recipe", "note"):
+                self._db.execute(f"DELETE FROM {table} WHERE run = ?", (id,))
+            self._db.execute("DELETE FROM run WHERE id = ?", (id,))
+
     def note(self, run: int, system: str, seed: int, name: str, value: Any) -> None:
         """Something worth telling about a run: what was chosen, what was sent once, who is compared with whom."""
         text = json.dumps(value, default=lambda tensor: tensor.tolist())
@@ -148,6 +164,8 @@ class Store:
 
     def resume(self, unit: Unit) -> Resume:
         """Where a test stands."""
+        from acclimate.engine.evaluate import Commit, Paused
+
         members = self._db.execute(f"SELECT member, slot, state, tally, welcomed FROM paused {_UNIT}", unit)
         servers = self._db.execute(f"SELECT stream, slot, state FROM server {_UNIT}", unit)
         return Commit(
@@ -237,6 +255,8 @@ def _sealed(parcel: Parcel | None) -> bytes | None:
 
 
 def _parcel(blob: bytes | None) -> Parcel | None:
+    from acclimate.trees import Parcel
+
     return None if blob is None else Parcel(blob)
 
 

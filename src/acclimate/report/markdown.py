@@ -1,8 +1,9 @@
-"""A published table beside ours, in words and Markdown: a section of docs/reproduction.md."""
+"""A published table beside ours, in words and Markdown: the page docs/reproduction/NAME.md."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,46 +11,43 @@ from typing import Any
 
 from acclimate.experiment.published import MEAN, ONLY, Cross, Published, Value, Values
 from acclimate.report.claims import Verdict
+from acclimate.report.drift import drifts
 from acclimate.report.measured import Part, mean_of
-from acclimate.report.overview import grid, heading
+from acclimate.report.overview import FIGURES, NOTHING, OVERVIEW, RESULTS, counted, grid
 from acclimate.report.table import PhaseTraffic, by_remark, named_seeds
 from acclimate.report.text import traffic
 
 CLAIMS = (
-    "What the paper, or the method where no paper has tried it, leads one to expect, checked on paired differences of "
-    "client accuracies (mean ± standard error over clients, in points; within two standard errors a difference is "
-    "noise):"
+    "They are what the paper, or the method where no paper has tried it, leads one to expect, checked on paired "
+    "differences of client accuracies (mean ± standard error over clients, in points; within two standard errors a "
+    "difference is noise):"
 )
-NOTHING = "–"
 RATES, SWEPT = "rates.svg", "by-"  # pictures of all pieces together
 
 
-def section(paper: Published, parts: Sequence[Part], verdicts: Sequence[Verdict], pictures: Sequence[str]) -> list[str]:
-    """Everything about a table; `pictures` are the names of files."""
+def page(paper: Published, parts: Sequence[Part], verdicts: Sequence[Verdict], pictures: Sequence[str]) -> str:
+    """Everything about a table, what a reader wants first at the top; `pictures` are the names of files."""
     of_all = (f"{paper.name}-{RATES}", f"{paper.name}-{SWEPT}")
     missing = [piece for piece in paper.pieces if piece not in {part.piece for part in parts}]
-    remarks = [
-        f"{part.piece}, {line}"
-        for part in parts
-        for line in by_remark({name: system["remarks"] for name, system in part.found["systems"].items()})
-    ]
-    return [
-        f"<!-- {paper.name} -->",
-        f"## {heading(paper.title, paper.name)}",
+    lines = [
+        f"# {paper.title}",
         "",
         f"Source: {paper.source}.",
         "",
-        *(_overview(paper, parts) if len(paper.pieces) > 1 else []),
-        *(text for part in parts for text in _piece(part, pictures)),
+        f"Written by `acclimate reproduce {paper.name}` from [what was measured]({RESULTS}{paper.name}.json), where "
+        "per-client accuracies, configurations and choices are; no number here is typed. Accuracies are in %, after "
+        f"the last round; a gap is ours minus the paper's. [All tables]({OVERVIEW}).",
+        "",
+        *(_side_by_side(paper, parts) if len(paper.pieces) > 1 else []),
         *([f"Not run yet: {', '.join(missing)}.", ""] if missing else []),
-        *_shown([name for name in pictures if name.startswith(of_all)]),
         *_claims(verdicts),
         *_listed("Discussion", paper.discussion),
-        *_listed("Remarks", remarks),
-        *_listed("Deviations", paper.deviations),
-        f"<!-- /{paper.name} -->",
-        "",
+        *_listed("Deviations", [*paper.deviations, *drifts(parts)]),
+        *_shown([name for name in pictures if name.startswith(of_all)]),
+        *(text for part in parts for text in _piece(part, pictures)),
+        *_listed("Remarks", _remarks(parts)),
     ]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def plain(piece: str) -> str:
@@ -62,7 +60,7 @@ def shared_seeds(parts: Sequence[Part]) -> list[int]:
     return sorted(set[int].intersection(*(set(part.seeds) for part in parts))) if parts else []
 
 
-def _overview(paper: Published, parts: Sequence[Part]) -> list[str]:
+def _side_by_side(paper: Published, parts: Sequence[Part]) -> list[str]:
     """Methods x pieces; a piece with several streams has a column for each."""
     caption, by_piece = _caption(paper), {part.piece: part for part in parts}
     seeds, shared = {part.piece: part.seeds for part in parts}, shared_seeds(parts)
@@ -98,7 +96,7 @@ def _columns(paper: Published, piece: str, part: Part | None) -> list[str]:
 
 def _piece(part: Part, pictures: Sequence[str]) -> list[str]:
     paper, several = part.paper, len(part.streams) > 1
-    command = f"`acclimate reproduce {paper.name} --only {_quoted(part.piece)}`"
+    command = shlex.join(["acclimate", "reproduce", paper.name, *part.found.get("overrides", []), "--only", part.piece])
     tables = []
     for stream in part.streams:
         title = f", stream {stream}" if several else ""
@@ -107,9 +105,9 @@ def _piece(part: Part, pictures: Sequence[str]) -> list[str]:
         tables += _by_shift(part, stream, title) if paper.by_shift else _detail(part, stream)
         tables += ["", *_by_group(part, stream, title)]
     return [
-        f"### {part.piece}",
+        f"## {part.piece}",
         "",
-        f"{command}, {named_seeds(part.seeds)}; {_made(part.found)}.",
+        f"`{command}`: {named_seeds(part.seeds)}; {_made(part.found)}.",
         "",
         *(_by_stream(part) if several else []),
         *tables,
@@ -201,32 +199,45 @@ def _claims(verdicts: Sequence[Verdict]) -> list[str]:
     if not verdicts:
         return []
     rows = [[v.place, v.expected, v.verdict, f"{v.difference:+.2f} ± {v.error:.2f}"] for v in verdicts]
-    return [CLAIMS, "", *grid(["piece", "expected", "verdict", "difference"], rows), ""]
+    return [
+        "## Expectations",
+        "",
+        f"{counted(verdicts)} {CLAIMS}",
+        "",
+        *grid(["piece", "expected", "verdict", "difference"], rows),
+        "",
+    ]
+
+
+def _remarks(parts: Sequence[Part]) -> list[str]:
+    """What there is to say about systems, once for all pieces that it is true of."""
+    return by_remark(
+        {
+            part.piece: by_remark({name: system["remarks"] for name, system in part.found["systems"].items()})
+            for part in parts
+        }
+    )
 
 
 def _made(run: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-    return f"run `{run['name']}`, {_duration(run)}, phases and tests that were there already not counted; {versions}"
+    return f"run `{run['name']}`, {_duration(run)}, excluding cached work; {versions}"
 
 
 def _duration(run: dict[str, Any]) -> str:
     started, finished = (datetime.fromisoformat(run[key]) for key in ("started", "finished"))
     worked = run.get("worked")
     if worked is None:  # earlier code did not count the work of a sitting
-        return f"{(finished - started).total_seconds() / 60:.1f} minutes from start to end, pauses included"
+        return f"{(finished - started).total_seconds() / 60:.1f} minutes from start to end, including pauses"
     return f"{worked / 60:.1f} minutes of work"
 
 
 def _shown(names: Sequence[str]) -> list[str]:
-    return [line for name in names for line in (f"![{name.removesuffix('.svg')}](figures/{name})", "")]
+    return [line for name in names for line in (f"![{name.removesuffix('.svg')}]({FIGURES}{name})", "")]
 
 
 def _listed(title: str, lines: Sequence[str]) -> list[str]:
-    return [f"{title}:", "", *(f"- {line}" for line in lines), ""] if lines else []
-
-
-def _quoted(piece: str) -> str:
-    return f'"{piece}"' if " " in piece else piece
+    return [f"## {title}", "", *(f"- {line}" for line in lines), ""] if lines else []
 
 
 def _names(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
