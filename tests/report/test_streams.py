@@ -50,7 +50,7 @@ def paper(values=None, **more):
 
 
 def page(folder, table, **more):
-    write(table, {"all": toy(folder, **more)}, folder / "docs")
+    write(table, {"all": toy(folder, **more)[1]}, folder / "docs")
     written = (folder / "docs" / "reproduction.md").read_text()
     return written, json.loads((folder / "docs" / "results" / "toy.json").read_text())
 
@@ -64,8 +64,8 @@ def after(written, caption):
 
 def test_table_has_accuracy_by_group_and_the_mean_over_groups(tmp_path):
     """Tent on corrupted: 6 / 10 on amazon, (2 + 1) / (2 + 4) on dslr, and (0.6 + 0.5) / 2."""
-    store, run = toy(tmp_path)
-    made = table(store, run)
+    _, run = toy(tmp_path)
+    made = table(run)
     cells = {line.system: line.cells for line in made.lines}
     assert cells["tent"]["corrupted"].groups == {"mean": [0.55], "amazon": [0.6], "dslr": [0.5]}
     assert cells["tent"]["corrupted"].accuracy == [9 / 16]
@@ -77,14 +77,14 @@ def test_table_has_accuracy_by_group_and_the_mean_over_groups(tmp_path):
 
 
 def test_table_has_no_groups_where_there_are_not_several(tmp_path):
-    store, run = toy(tmp_path, groups=dict.fromkeys(DOMAINS, "amazon"))
-    assert all(not cell.groups for line in table(store, run).lines for cell in line.cells.values())
+    _, run = toy(tmp_path, groups=dict.fromkeys(DOMAINS, "amazon"))
+    assert all(not cell.groups for line in table(run).lines for cell in line.cells.values())
 
 
 def test_table_has_groups_that_differ_from_seed_to_seed(tmp_path):
     store, run = toy(tmp_path, seeds=(0, 1))
-    store.note(run["id"], "", 1, "groups", {0: "webcam", 1: "dslr", 2: "dslr"})
-    (tent,) = [line.cells["corrupted"] for line in table(store, run).lines if line.system == "tent"]
+    store.note(run.id, "", 1, "groups", {0: "webcam", 1: "dslr", 2: "dslr"})
+    (tent,) = [line.cells["corrupted"] for line in table(run).lines if line.system == "tent"]
     assert tent.groups == {"mean": [0.55, 0.55], "amazon": [0.6], "dslr": [0.5, 0.5], "webcam": [0.6]}
 
 

@@ -6,8 +6,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from operator import methodcaller
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +21,7 @@ from acclimate.version import __version__
 if TYPE_CHECKING:
     from acclimate.experiment.experiment import Experiment
     from acclimate.experiment.published import Published
+    from acclimate.store.run import Run
 
 app = typer.Typer(
     help="Train a model across clients that keep their data, then let it adapt, without labels, to wherever it lands.",
@@ -138,11 +139,8 @@ def report(
     from acclimate.report.table import table
     from acclimate.report.text import text
 
-    parts = []
-    for name in run:
-        store, found = _open_run(runs, _find_run(runs, name, []))
-        parts.append(text(table(store, found), found))
-        store.close()
+    with _opened(runs, [_find_run(runs, name, []) for name in run]) as found:
+        parts = [text(table(one), one) for one in found]
     content = "\n".join(parts)
     if out is None:
         typer.echo(content)
@@ -151,33 +149,6 @@ def report(
     else:
         out.write_text(content, encoding="utf-8")
         typer.echo(f"written to {out}")
-
-
-@app.command()
-def figures(
-    run: Annotated[list[str], typer.Argument(help="Runs: a folder, or a unique beginning of a name.")],
-    out: Annotated[Path | None, typer.Option(help="Folder to write to; by default 'figures' in the run's own.")] = None,
-    slot: Annotated[int | None, typer.Option(help="Slot of the matrices; by default the last of all systems.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of matrices and weights; by default the first.")] = None,
-    client: Annotated[int | None, typer.Option(help="Whose weights over time; by default the first client's.")] = None,
-    runs: Runs = DEFAULT_RUNS,
-) -> None:
-    """Draw runs as SVG files: accuracy over time, who listened to whom, and ATP's rates, which compare all runs."""
-    from acclimate.data.folders import write_whole
-    from acclimate.report.figures import WANTED, draw
-
-    names = list(dict.fromkeys(_find_run(runs, name, []) for name in run))
-    opened = [_open_run(runs, name) for name in names]
-    drawn = draw(opened[0][0], [found for _, found in opened], slot=slot, seed=seed, client=client)
-    for store, _ in opened:
-        store.close()
-    for name, pictures in drawn.items():
-        for file, content in pictures.items():
-            path = (out or runs / name / "figures") / file
-            write_whole(path, methodcaller("write", content.encode()))
-            typer.echo(f"written: {path}")
-        if not pictures:
-            typer.echo(f"{name}: nothing to draw; {WANTED}", err=True)
 
 
 @app.command()
@@ -217,11 +188,10 @@ def _write_page(paper: Published, experiments: Mapping[str, Experiment], runs: P
     from acclimate.experiment.run import is_finished
     from acclimate.report.reproduction import write
 
-    done = {piece: _open_run(runs, e.run_name) for piece, e in experiments.items() if is_finished(e, runs)}
-    for path in write(paper, done, docs):
-        typer.echo(f"written: {path}")
-    for store, _ in done.values():
-        store.close()
+    done = {piece: e.run_name for piece, e in experiments.items() if is_finished(e, runs)}
+    with _opened(runs, list(done.values())) as found:
+        for path in write(paper, dict(zip(done, found, strict=True)), docs):
+            typer.echo(f"written: {path}")
 
 
 def main() -> None:
@@ -293,9 +263,8 @@ def _print_table(runs: Path, name: str, as_json: bool) -> None:
     from acclimate.report.table import table
     from acclimate.report.text import render
 
-    store, found = _open_run(runs, name)
-    result = table(store, found)
-    store.close()
+    with _opened(runs, [name]) as (found,):
+        result = table(found)
     if as_json:
         typer.echo(json.dumps(result.plain(), indent=2))
     else:
@@ -304,11 +273,17 @@ def _print_table(runs: Path, name: str, as_json: bool) -> None:
         Console(width=None if console.is_terminal else 160).print(render(result))
 
 
-def _open_run(runs: Path, name: str) -> tuple[Any, dict[str, Any]]:
+@contextmanager
+def _opened(runs: Path, names: Sequence[str]) -> Iterator[list[Run]]:
+    """Runs by their whole names, for as long as they are read."""
     from acclimate.store.database import Store
 
     store = Store(runs / "store.sqlite")
-    return store, next(run for run in store.runs() if run["name"] == name)
+    try:
+        found = {run.name: run for run in store.runs()}
+        yield [found[name] for name in names]
+    finally:
+        store.close()
 
 
 def _find_run(runs: Path, name: str, also: list[str]) -> str:
@@ -330,7 +305,7 @@ def _runs(runs: Path) -> list[dict[str, Any]]:
         return []
     store = Store(runs / "store.sqlite")
     try:
-        return [{key: run[key] for key in ("name", "started", "finished")} for run in store.runs()]
+        return [{key: getattr(run, key) for key in ("name", "started", "finished")} for run in store.runs()]
     finally:
         store.close()
 

@@ -30,6 +30,7 @@ from acclimate.experiment.experiment import Experiment
 from acclimate.experiment.reader import read
 from acclimate.experiment.schema import check
 from acclimate.scenarios.population import VALIDATION
+from acclimate.store.records import Entry
 
 FOLDER = Path(__file__).parent / "published"
 MEAN = "mean"  # over streams, groups or shifts, beside them
@@ -208,7 +209,7 @@ def _piece(given: Any, common: str | None) -> Any:
 def _systems(experiment: Experiment) -> set[str]:
     """Whatever gets a line in the table of a run."""
     everything = with_baselines(experiment.systems)[0]
-    return {s.name for s in everything} | {f"{s.name} (best validation)" for s in everything if s.select}
+    return {s.name for s in everything} | {Entry(s.name, selected=True).title for s in everything if s.select}
 
 
 def _unknown(paper: Published, systems: Mapping[str, set[str]]) -> Iterator[str]:

@@ -49,6 +49,6 @@ def is_finished(experiment: Experiment, runs: Path) -> bool:
         return False
     store = Store(runs / STORE)
     try:
-        return any(run["name"] == experiment.run_name and run["finished"] for run in store.runs())
+        return any(run.name == experiment.run_name and run.finished for run in store.runs())
     finally:
         store.close()
