@@ -15,6 +15,7 @@ import typer
 
 from acclimate.cli.data import data, listed
 from acclimate.cli.printing import Json, print_rows
+from acclimate.cli.report import PictureFormat
 from acclimate.errors import AcclimateError, ConfigError, nearest
 from acclimate.version import __version__
 
@@ -77,6 +78,7 @@ def run(
             typer.echo(f"\nStopped. Everything finished so far is saved; go on with:\n  {again}", err=True)
             raise typer.Exit(130) from None
     _print_table(runs, read_experiment.run_name, as_json)
+    _write_report(runs, read_experiment.run_name)
 
 
 @app.command(name="list")
@@ -133,22 +135,35 @@ def show(
 def report(
     run: Annotated[list[str], typer.Argument(help="Runs: a folder, or a unique beginning of a name.")],
     runs: Runs = DEFAULT_RUNS,
-    out: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write to; by default report.html in the run's own.")] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print one line per system, stream and seed.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a table for a paper (booktabs).")] = False,
+    as_json: Json = False,
+    as_text: Annotated[bool, typer.Option("--text", help="Print the table and what phases send.")] = False,
+    pictures: Annotated[Path | None, typer.Option(help="Folder to write every picture to, as a file.")] = None,
+    format: Annotated[PictureFormat, typer.Option(help="Of the files of --pictures.")] = PictureFormat.svg,
+    slot: Annotated[int | None, typer.Option(help="Slot of the matrices; by default the last of all systems.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of matrices and weights; by default the first.")] = None,
+    client: Annotated[int | None, typer.Option(help="Whose weights over time; by default the first client's.")] = None,
 ) -> None:
-    """Report on one or more runs, as text."""
-    from acclimate.report.table import table
-    from acclimate.report.text import text
+    """Report on one or more runs: one HTML file that needs nothing else, or tables and pictures for a paper."""
+    from acclimate.cli.report import Wanted, printed, write_page, write_pictures
+    from acclimate.report.pictures.picture import Asked
 
-    with _opened(runs, [_find_run(runs, name, []) for name in run]) as found:
-        parts = [text(table(one), one) for one in found]
-    content = "\n".join(parts)
-    if out is None:
-        typer.echo(content)
-    elif out.exists():
+    names = list(dict.fromkeys(_find_run(runs, name, []) for name in run))
+    wanted = [kind for kind, given in zip(Wanted, (csv, latex, as_json, as_text), strict=True) if given]
+    if len(wanted) > 1:
+        raise AcclimateError(f"one of {', '.join(f'--{kind.value}' for kind in wanted)} at a time, please")
+    if out is not None and out.exists():
         raise AcclimateError(f"{out} exists already and is not overwritten; choose another name, or remove it")
-    else:
-        out.write_text(content, encoding="utf-8")
-        typer.echo(f"written to {out}")
+    with _opened(runs, names) as found:
+        asked = Asked(seed, slot, client)
+        if pictures is not None:
+            write_pictures(found, asked, pictures, format.value)
+        if wanted:
+            printed(found, wanted[0], out)
+        elif pictures is None:
+            write_page(found, asked, out or runs / names[0] / "report.html")
 
 
 @app.command()
@@ -278,12 +293,24 @@ def _opened(runs: Path, names: Sequence[str]) -> Iterator[list[Run]]:
     """Runs by their whole names, for as long as they are read."""
     from acclimate.store.database import Store
 
+    if not names:  # then there may be no store either
+        yield []
+        return
     store = Store(runs / "store.sqlite")
     try:
         found = {run.name: run for run in store.runs()}
         yield [found[name] for name in names]
     finally:
         store.close()
+
+
+def _write_report(runs: Path, name: str) -> None:
+    """The page of a run, in its folder."""
+    from acclimate.cli.report import write_page
+    from acclimate.report.pictures.picture import Asked
+
+    with _opened(runs, [name]) as found:
+        write_page(found, Asked(), runs / name / "report.html")
 
 
 def _find_run(runs: Path, name: str, also: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Literal
@@ -21,6 +22,11 @@ def whole(picture: Picture, night: bool = False) -> Spec:
     lines = [line for note in picture.notes for line in textwrap.wrap(note, LETTERS)]
     title = {"text": picture.title, "subtitle": lines}
     return {"$schema": SCHEMA, "config": config(night), "title": title, "padding": 14, **picture.spec}
+
+
+def file_name(picture: Picture, format: Format) -> str:
+    """Where it is written to: the run and what it shows, without signs that file systems dislike."""
+    return re.sub(r"[^\w.+-]+", "-", f"{picture.run}-{picture.name}") + f".{format}"
 
 
 def render(picture: Picture, format: Format = "svg") -> bytes:
