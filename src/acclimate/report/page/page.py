@@ -58,7 +58,8 @@ def _pictures(kind: Kind, pictures: Sequence[Picture], specs: list[Spec]) -> lis
         place = tag("div", class_="vega", data_picture=len(specs), data_name=picture.name, role="img",
                     aria_label=f"{picture.title}. {' '.join(picture.notes)}")  # fmt: skip
         about = tag("figcaption", [tag("span", note, " ") for note in picture.notes])
-        found.append(tag("figure", tag("h3", picture.title), place, about))
+        title = tag("h3", picture.title) if picture.title != kind.HEADING else None
+        found.append(tag("figure", title, place, about))
         specs.append(picture.spec)
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from acclimate.report.pictures.look import DAY, HARMED, HELPED, SAME, hover
+from acclimate.report.pictures.look import across, hover
 from acclimate.report.pictures.picture import Asked, Picture, Spec, of_stream, some, source
 from acclimate.store.records import Entry
 from acclimate.store.run import Run
@@ -82,16 +82,16 @@ def _spec(headers: Sequence[str], rows: Sequence[Spec]) -> Spec:
     lows, highs = [min(row["x"], row["y"]) for row in rows], [max(row["x"], row["y"]) for row in rows]
     edges = [max(0.0, min(lows) - 2), min(100.0, max(highs) + 2)]
     axis = {"type": "quantitative", "scale": {"domain": edges, "nice": False}, "axis": {"tickCount": 5}}
-    colours = {"domain": list(KINDS), "range": [DAY[place] for place in (HELPED, HARMED, SAME)]}
-    shapes = {"domain": list(KINDS), "range": ["triangle-up", "triangle-down", "circle"]}
-    legend = {"title": None, "orient": "top"}
+    places = [KINDS[2], KINDS[0], "", " ", KINDS[1]]  # grey, blue and vermilion of the palette
+    shapes = {"domain": places, "range": ["circle", "triangle-up", "circle", "circle", "triangle-down"]}
+    legend = {"title": None, "orient": "top", "values": list(KINDS)}
     fields = {"c": "client", "m": "met", "s": "system", "x": "without", "y": "with adaptation", "seed": "seed"}
     points: Spec = {
         "mark": {"type": "point", "filled": True, "size": 46, "opacity": 0.75},
         "encoding": {
             "x": {"field": "x", "title": "without adaptation, %", **axis},
             "y": {"field": "y", "title": "with adaptation, %", **axis},
-            "color": {"field": "k", "scale": colours, "legend": legend},
+            "color": {"field": "k", "scale": {"domain": places}, "legend": legend},
             "shape": {"field": "k", "scale": shapes, "legend": legend},
             "tooltip": hover(fields),
         },
@@ -109,6 +109,6 @@ def _spec(headers: Sequence[str], rows: Sequence[Spec]) -> Spec:
     return {
         "data": {"values": list(rows)},
         "facet": {"field": "f", "type": "nominal", "sort": list(headers), "title": None},
-        "columns": min(4, len(headers)),
+        "columns": across(len(headers), 4),
         "spec": {"width": SIDE, "height": SIDE, "layer": [diagonal, points]},
     }

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from acclimate.report.pictures.lines import line_data, over_seeds, window_of
+from acclimate.report.pictures.look import across
 from acclimate.report.pictures.picture import Asked, Picture, Spec, some, source
 from acclimate.store.run import Run
 
@@ -58,7 +59,7 @@ def _spec(rows: Sequence[Spec], titles: Sequence[str]) -> Spec:
     return {
         "data": {"values": list(rows)},
         "facet": {"field": "s", "type": "nominal", "sort": list(titles), "title": None},
-        "columns": min(3, len(titles)),
+        "columns": across(len(titles), 3),
         "resolve": {"scale": {"x": "independent", "y": "independent"}},
         "spec": {
             "width": 240,

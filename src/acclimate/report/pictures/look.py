@@ -11,7 +11,6 @@ FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 DAY = ["#4d4d4d", "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7"]
 NIGHT = ["#c8c8c8", "#4aa8e8", "#f0b030", "#2bc79a", "#ff8548", "#9ad6fa", "#eaa6cd"]
 DASHES = [[1, 0], [7, 3], [2, 3]]  # when the colours are used up
-HELPED, HARMED, SAME = 1, 4, 0  # places in the palette
 
 
 def config(night: bool = False) -> Spec:
@@ -49,6 +48,15 @@ def dash(names: Sequence[str], field: str = "s") -> Spec:
     """Dashes for those whose colour is taken."""
     dashes = [DASHES[number // len(DAY) % len(DASHES)] for number in range(len(names))]
     return {"field": field, "type": "nominal", "scale": {"domain": list(names), "range": dashes}, "legend": None}
+
+
+def across(panels: int, most: int) -> int:
+    """How many panels stand side by side, so that rows are about equally long.
+
+    >>> across(5, 4), across(10, 4), across(2, 4)
+    (3, 4, 2)
+    """
+    return -(-panels // -(-panels // most))
 
 
 def hover(fields: Mapping[str, str]) -> list[Spec]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from acclimate.errors import AcclimateError
 from acclimate.report.pictures.exchanges import Weights, cells, every, has_matrices, matrices, thousandths
-from acclimate.report.pictures.look import hover
+from acclimate.report.pictures.look import across, hover
 from acclimate.report.pictures.picture import Asked, Picture, Spec, of_stream, some, source
 from acclimate.report.pictures.timetable import met
 from acclimate.store.records import Shifts
@@ -66,7 +66,7 @@ def _spec(found: Mapping[str, Mapping[int, Weights]], shifts: Shifts, slots: Seq
     steps = {after - before for before, after in pairwise(slots)}
     spec: Spec = {
         "concat": [_panel(title, found[title], slots, whom, highest) for title in found],
-        "columns": min(3, len(found)),
+        "columns": across(len(found), 3),
         "resolve": {"scale": {"color": "shared"}},
     }
     if len(slots) > 1:

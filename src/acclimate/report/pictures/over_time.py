@@ -117,7 +117,8 @@ def _shown(shifts: Sequence[Shifts], slots: int) -> tuple[list[Spec], list[str]]
         bands = [
             {"x": _edge(start, slots), "x2": _edge(end, slots), "shift": first.changes[start]} for start, end in spans
         ]
-        return bands, ["Coloured bands: the shift that all clients meet."] if len(bands) > 1 else []
+        several = len(bands) > 1  # one shift all the time needs no band
+        return (bands, ["Coloured bands: the shift that all clients meet."]) if several else ([], [])
     if len(starts) == 1:
         return [], []
     marks = [{"x": _edge(start, slots), "shift": name} for start, name in first.changes.items()]

@@ -119,7 +119,8 @@ def _panel(
         if (bar := of.get(group))
     ]
     there = [group for group in order if any(row["x"] == group for row in rows)]
-    x = {"field": "x", "type": "nominal", "title": None, "sort": there, "axis": {"labelAngle": -40}}
+    x = {"field": "x", "type": "nominal", "title": None, "sort": there, "axis": {"labelAngle": -40},
+         "scale": {"paddingInner": 0.25}}  # fmt: skip
     offset = {"xOffset": {"field": "s", "sort": list(names)}} if len(names) > 1 else {}
     hue = colour(names)
     if legend:
