@@ -5,16 +5,20 @@ BIN := $(VENV)/bin
 # torch exactly: on machines with a CPU build of this version, that build is taken and no CUDA packages come in.
 TORCH := torch==2.13.0
 
-.PHONY: demo test test-all check setup bench clean
+.PHONY: demo test test-all test-system check setup bench clean
 
 demo: setup
 	$(BIN)/acclimate run quickstart
 
 test: setup check
-	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist worksteal
+	$(BIN)/python -m pytest -m "not slow and not system" --numprocesses auto --dist worksteal
 
 test-all: setup check
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+	$(BIN)/python -m pytest -m "not system" --numprocesses auto --dist worksteal
+
+# The report in a real browser, and the wheel in an empty environment.
+test-system: setup
+	$(BIN)/python -m pytest -m system tests/system
 
 check: setup
 	$(BIN)/ruff format --check src tests benchmarks

@@ -74,7 +74,7 @@ def results(folder):
     db = sqlite3.connect(folder / "runs" / "store.sqlite")
     rows = db.execute("SELECT * FROM row WHERE metric != 'seconds' ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 10").fetchall()
     figures = db.execute("SELECT * FROM figure ORDER BY 1, 2, 3, 4, 5, 6, 7").fetchall()
-    notes = db.execute("SELECT * FROM note WHERE name != 'seconds worked' ORDER BY 1, 2, 3, 4").fetchall()
+    notes = db.execute("SELECT * FROM note WHERE name NOT LIKE '%seconds%' ORDER BY 1, 2, 3, 4").fetchall()
     db.close()
     states = {}
     for path in folder.glob("cache/phases/*/*.sqlite"):

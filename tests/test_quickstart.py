@@ -16,7 +16,7 @@ def cells(tmp_path_factory, two_workers):
     assert experiment.seeds == (0, 1, 2)
     run(experiment, runs, executor=two_workers)
     store = Store(runs / STORE)
-    found = table(store, store.runs()[0])
+    found = table(store.runs()[0])
     store.close()
     return {line.system: line.cells for line in found.lines}
 

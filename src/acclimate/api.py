@@ -30,9 +30,10 @@ from acclimate.experiment.versions import versions
 from acclimate.report.table import Table, table
 from acclimate.scenarios.population import Population
 from acclimate.store.database import Store
+from acclimate.store.records import Entry
+from acclimate.store.run import Run as StoredRun
 
 RUNS = Path("runs")
-SELECTED = " (best validation)"  # behind the name of a system whose round was selected
 
 
 def read(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:
@@ -77,7 +78,7 @@ class Run:
     def open(name: str, runs: str | Path = RUNS, plugins: Iterable[Any] = ()) -> Run:
         """A run by its name; of code outside the package only what you list is imported."""
         with _store(Path(runs)) as store:
-            found = {run["name"]: run["experiment"] for run in store.runs()}
+            found = {run.name: run.experiment for run in store.runs()}
         if name not in found:
             raise AcclimateError(f"no run '{name}' in {runs}; {nearest(name, found)}")
         return Run(name, _restored(found[name], bundle.listed(plugins)), Path(runs))
@@ -89,35 +90,34 @@ class Run:
 
     def measured(self) -> Table:
         """What the command line prints, as an object."""
-        with _store(self.runs) as store:
-            return table(store, self._row(store))
+        with self._stored() as run:
+            return table(run)
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[dict[str, str | int | float | bool]]:
         """A record for each system, stream and seed; `pandas.DataFrame(run.table())` takes them as they are."""
-        found, records = self.measured(), []
-        for line in found.lines:
-            costs = {key: getattr(line, key) for key in ("ms_per_batch", "bytes_per_slot", "knowledge_bytes")}
-            for stream, cell in line.cells.items():
-                measures = {key: values for key, values in vars(cell).items() if isinstance(values, list)}
-                for i, seed in enumerate(found.seeds):
-                    values = {key: each[i] for key, each in measures.items() if i < len(each)}
-                    records.append({"system": line.system, "stream": stream, "seed": seed, **values, **costs})
-        return records
+        with self._stored() as run:
+            return run.table()
 
     def system(self, name: str) -> RunSystem:
-        """One of its systems."""
+        """One of its systems, by the name that it has in the table."""
         systems = {system.name: system for system in with_baselines(self.experiment.systems)[0]}
-        if name.removesuffix(SELECTED) not in systems:
+        entries = {entry.title: entry for name in systems for entry in (Entry(name), Entry(name, selected=True))}
+        if name not in entries:
             raise AcclimateError(f"run '{self.name}' has no system '{name}'; {nearest(name, systems)}")
-        return RunSystem(self, systems[name.removesuffix(SELECTED)], name.endswith(SELECTED))
+        return RunSystem(self, systems[entries[name].system], entries[name].selected)
 
     def note(self, name: str, system: str, seed: int) -> Any:
         """Something that was noted about a system and a seed; None if nothing was."""
-        with _store(self.runs) as store:
-            return store.notes(self._row(store)["id"], name).get((system, seed))
+        with self._stored() as run:
+            return run.noted(name).get((system, seed))
 
-    def _row(self, store: Store) -> dict[str, Any]:
-        return next(run for run in store.runs() if run["name"] == self.name)
+    @contextmanager
+    def _stored(self) -> Iterator[StoredRun]:
+        with _store(self.runs) as store:
+            found = store.find(self.name)
+            if found is None:
+                raise AcclimateError(f"run '{self.name}' is no longer in {self.runs}")
+            yield found
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class RunSystem:
     def _round(self, seed: int) -> int | None:
         if not self.selected:
             return None
-        noted = self.run.note("selected", self.system.name + SELECTED, seed)
+        noted = self.run.note("selected", self.system.name, seed)
         if noted is None:
             raise AcclimateError(f"no round of '{self.system.name}' was selected for seed {seed}; add select to it")
         return int(noted["round"])

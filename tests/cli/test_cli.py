@@ -162,18 +162,18 @@ def test_show_of_something_unknown_names_the_nearest(call):
 def test_show_and_report_find_a_run_by_the_beginning_of_its_name(call, tmp_path):
     call("run", "tiny.yaml", "seeds=[0]", "--workers", "1")
     assert "tent" in call("show", "tiny-")[1]
-    code, out, _ = call("report", "tiny")
+    code, out, _ = call("report", "tiny", "--text")
     assert code == 0
     assert "versions: acclimate" in out
     folder = next(path for path in (tmp_path / "runs").iterdir() if path.is_dir())
-    assert call("report", f"runs/{folder.name}")[1] == out
+    assert call("report", f"runs/{folder.name}", "--text")[1] == out
 
 
 def test_report_never_overwrites(call, tmp_path):
     call("run", "tiny.yaml", "seeds=[0]", "--workers", "1")
-    assert call("report", "tiny", "--out", "report.txt")[0] == 0
+    assert call("report", "tiny", "--text", "--out", "report.txt")[0] == 0
     before = (tmp_path / "report.txt").read_text()
-    code, _, err = call("report", "tiny", "--out", "report.txt")
+    code, _, err = call("report", "tiny", "--text", "--out", "report.txt")
     assert code == 2
     assert "not overwritten" in err
     assert (tmp_path / "report.txt").read_text() == before

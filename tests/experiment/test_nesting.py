@@ -76,7 +76,7 @@ def test_wrappers_that_change_nothing_change_no_bit(tmp_path):
     def shown(experiment):
         run(experiment, tmp_path)
         store = Store(tmp_path / STORE)
-        made = table(store, next(r for r in store.runs() if r["name"] == experiment.run_name))
+        made = table(store.find(experiment.run_name))
         store.close()
         return [line.cells for line in made.lines]
 

@@ -44,7 +44,7 @@ def own_cache(tmp_path, monkeypatch):
 
 def table_of(experiment, runs):
     store = Store(runs / STORE)
-    found = table(store, next(r for r in store.runs() if r["name"] == experiment.run_name))
+    found = table(store.find(experiment.run_name))
     store.close()
     return found
 
@@ -174,9 +174,8 @@ def test_tune_chooses_on_source_validation_data_and_says_so(tmp_path):
     experiment = tiny(systems=[{"name": "tent", "tune": {"lr": [1e-9, 10.0]}}])
     run(experiment, tmp_path)
     store = Store(tmp_path / STORE)
-    id = next(r["id"] for r in store.runs() if r["name"] == experiment.run_name)
-    note = store.notes(id, "tuned")["tent", 0]
-    clients = {c for (c,) in store.select("SELECT DISTINCT client FROM row WHERE run = ? AND phase LIKE 'tune%'", id)}
+    note = store.find(experiment.run_name).noted("tuned")["tent", 0]
+    clients = {c for (c,) in store._db.execute("SELECT DISTINCT client FROM row WHERE phase LIKE 'tune%'")}
     store.close()
     assert clients == {0, 1, 2}  # source clients; test clients are 3, 4, 5
     assert set(note["validation"]) == {"lr=1e-09", "lr=10.0"}
@@ -190,10 +189,9 @@ def test_select_shows_selected_and_last(tmp_path):
     experiment = tiny(phases=phases, systems=[{"name": "em", "select": "best-validation"}])
     run(experiment, tmp_path)
     found = table_of(experiment, tmp_path)
-    assert [line.system for line in found.lines] == ["none", "em", "em (best validation)"]
+    assert [(line.system, line.selected) for line in found.lines] == [("none", False), ("em", False), ("em", True)]
     store = Store(tmp_path / STORE)
-    id = next(r["id"] for r in store.runs() if r["name"] == experiment.run_name)
-    note = store.notes(id, "selected")["em (best validation)", 0]
+    note = store.find(experiment.run_name).noted("selected")["em", 0]
     store.close()
     assert set(note["validation"]) == {"1", "2", "3"}
     best = max(note["validation"].values())
@@ -204,7 +202,7 @@ def test_select_of_the_last_round_equals_last(tmp_path):
     phases = [{"name": "fedavg", "rounds": 2, "keep_every": 2}]
     experiment = tiny(phases=phases, systems=[{"name": "em", "select": "best-validation"}])
     run(experiment, tmp_path)
-    cells = {line.system: line.cells for line in table_of(experiment, tmp_path).lines}
+    cells = {line.title: line.cells for line in table_of(experiment, tmp_path).lines}
     assert cells["em"] == cells["em (best validation)"]
 
 

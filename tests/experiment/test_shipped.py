@@ -58,7 +58,7 @@ def here(monkeypatch):
 def finish(experiment, runs):
     run(experiment, runs)
     store = Store(runs / STORE)
-    found = table(store, next(r for r in store.runs() if r["name"] == experiment.run_name))
+    found = table(store.find(experiment.run_name))
     store.close()
     return found
 

@@ -7,9 +7,10 @@ from acclimate.errors import ConfigError
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.reader import parse
 from acclimate.experiment.run import STORE, run
-from acclimate.report.table import client_accuracies, table
+from acclimate.report.table import table
 from acclimate.report.text import text
 from acclimate.store.database import Store
+from acclimate.store.records import Entry
 
 OFFLINE = {"name": "offline", "adapter": "tent", "test": {"batch_size": "all"}}
 GROUPS = {"name": "groups", "adapter": "em", "model": {"name": "simple-cnn", "batch_norm": True}}
@@ -99,13 +100,13 @@ def test_each_system_is_tested_as_it_says_and_the_table_says_so(tmp_path):
     run(experiment, tmp_path)
     store = Store(tmp_path / STORE)
     (found,) = store.runs()
-    made, report = table(store, found), text(table(store, found), found)
-    slots = dict(store.select("SELECT system, max(slot) FROM row WHERE phase = 'test' GROUP BY system"))
+    made, report = table(found), text(table(found), found)
+    slots = dict(store._db.execute("SELECT system, max(slot) FROM row WHERE phase = 'test' GROUP BY system"))
     harmed = [cell.harmed for line in made.lines for cell in line.cells.values() if line.system == "offline"]
     for stream, share in zip(made.streams, harmed, strict=True):
-        own, none = (client_accuracies(store, found["id"], name, stream)[0] for name in ("offline", "none for offline"))
+        own, none = (found.client_accuracies(Entry(name), stream)[0] for name in ("offline", "none for offline"))
         assert share == [sum(own[client] < none[client] for client in own) / len(own)]
-    blocks = {system for system, _ in store.notes(found["id"], "blocks")}
+    blocks = {system for system, _ in found.noted("blocks")}
     store.close()
     assert slots["tent"] == slots["none"] > 0
     assert slots["offline"] == slots["none for offline"] == 0

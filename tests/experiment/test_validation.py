@@ -6,7 +6,7 @@ import battery
 from acclimate.errors import ConfigError
 from acclimate.experiment.reader import parse
 from acclimate.experiment.run import STORE, run
-from acclimate.report.table import client_accuracies, table
+from acclimate.report.table import table
 from acclimate.store.database import Store
 
 ON = {"batch_size": 10, "validation": True}
@@ -16,12 +16,12 @@ def measured(experiment, runs):
     """The cells of every system, and the clients of the validation stream."""
     run(experiment, runs)
     store = Store(runs / STORE)
-    (found,) = [r for r in store.runs() if r["name"] == experiment.run_name]
-    made = table(store, found)
-    clients = {line.system: client_accuracies(store, found["id"], line.system, "validation") for line in made.lines}
-    notes = {kind: store.notes(found["id"], kind) for kind in ("tuned", "selected", "taken")}
+    found = store.find(experiment.run_name)
+    made = table(found)
+    clients = {entry.title: found.client_accuracies(entry, "validation") for entry in found.entries}
+    notes = {kind: found.noted(kind) for kind in ("tuned", "selected", "taken")}
     store.close()
-    return {line.system: line.cells for line in made.lines}, clients, notes
+    return {line.title: line.cells for line in made.lines}, clients, notes
 
 
 def test_validation_is_a_stream_like_every_other(tmp_path):
@@ -47,7 +47,7 @@ def test_validation_stream_of_a_selected_round_is_tested_with_it(tmp_path):
     phases = [{"name": "fedavg", "rounds": 2, "keep_every": 1}]
     system = {"name": "tent", "adapter": "tent", "select": "best-validation"}
     cells, _, notes = measured(parse(battery.tiny(phases=phases, systems=[system], test=ON)), tmp_path)
-    note = notes["selected"]["tent (best validation)", 0]
+    note = notes["selected"]["tent", 0]
     assert cells["tent (best validation)"]["validation"].accuracy == [note["validation"][str(note["round"])]]
     assert cells["tent"]["validation"].accuracy == [note["validation"]["2"]]
 

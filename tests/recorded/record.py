@@ -19,6 +19,7 @@ import torch
 from acclimate.engine.executor import Executor
 from acclimate.experiment.reader import read
 from acclimate.experiment.run import STORE, run
+from acclimate.store.records import SELECTED, TEST
 
 HERE = Path(__file__).parent
 FILE = HERE / "measured.json"
@@ -57,13 +58,22 @@ def _accuracies(db: sqlite3.Connection) -> dict[str, float]:
         "sum(CASE metric WHEN 'count' THEN value ELSE 0 END) FROM row WHERE slot >= 0 AND system != '' "
         "GROUP BY system, phase, stream, seed ORDER BY 1, 2, 3, 4"
     )
-    return {f"{s}, {p}, {stream}, seed {seed}": correct / count for s, p, stream, seed, correct, count in found}
+    return {
+        ", ".join((*_recorded(s, p), stream, f"seed {seed}")): correct / count
+        for s, p, stream, seed, correct, count in found
+    }
+
+
+def _recorded(system: str, phase: str) -> tuple[str, str]:
+    """As it was called when the record was made: a selected round was a system of its own."""
+    return (f"{system} ({SELECTED})", TEST) if phase == SELECTED else (system, phase)
 
 
 def _digest(db: sqlite3.Connection, where: str) -> str:
     """Of rows whatever their order; phases are labelled by position and name, without digests."""
     rows = db.execute(f"SELECT system, seed, phase, round, client, stream, slot, metric, value FROM row WHERE {where}")
-    plain = sorted(repr((s, seed, phase.partition("#")[0], *rest)) for s, seed, phase, *rest in rows)
+    named = (((s, p), seed, rest) for system, seed, phase, *rest in rows for s, p in [_recorded(system, phase)])
+    plain = sorted(repr((s, seed, p.partition("#")[0], *rest)) for (s, p), seed, rest in named)
     return hashlib.sha256("\n".join(plain).encode()).hexdigest()[:16]
 
 

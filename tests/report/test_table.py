@@ -19,8 +19,8 @@ def report(runs, **more):
     experiment = parse(battery.tiny(**more))
     run(experiment, runs)
     store = Store(runs / STORE)
-    (found,) = [r for r in store.runs() if r["name"] == experiment.run_name]
-    made = table(store, found)
+    found = store.find(experiment.run_name)
+    made = table(found)
     store.close()
     return experiment, found, made
 
@@ -90,5 +90,5 @@ def test_a_training_that_failed_is_no_result(tmp_path, monkeypatch):
     with pytest.raises(PhaseFailed, match="in none of its 2 rounds"):
         report(tmp_path, phases=phases)
     store = Store(tmp_path / STORE)
-    assert store.select("SELECT count(*) FROM row WHERE phase = 'test'") == [(0,)]
+    assert store._db.execute("SELECT count(*) FROM row WHERE phase = 'test'").fetchone() == (0,)
     store.close()

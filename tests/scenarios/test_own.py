@@ -49,8 +49,8 @@ def test_own_data_run_from_an_experiment_and_score_only_what_has_labels(folder, 
     )
     run(experiment, tmp_path / "runs")
     store = Store(tmp_path / "runs" / STORE)
-    found = table(store, store.runs()[0])
-    counts = store.select("SELECT sum(value) FROM row WHERE system = 'tent' AND metric = 'count'")
+    found = table(store.runs()[0])
+    counts = [store._db.execute("SELECT sum(value) FROM row WHERE system = 'tent' AND metric = 'count'").fetchone()]
     store.close()
     assert counts == [(12.0,)]  # bob's; eve's six do not count
     assert all(0 <= line.cells["test"].accuracy[0] <= 1 for line in found.lines)

@@ -23,18 +23,18 @@ def test_store_knows_a_run_by_its_name(store):
     first = store.run("a", {"x": 1}, {"torch": "2"})
     assert store.run("a", {"x": 1}, {"torch": "2"}) == first
     assert store.run("b", {}, {}) != first
-    assert [run["name"] for run in store.runs()] == ["a", "b"]
-    assert store.runs()[0]["experiment"] == {"x": 1}
+    assert [run.name for run in store.runs()] == ["a", "b"]
+    assert store.runs()[0].experiment == {"x": 1}
 
 
 def test_store_names_the_versions_of_all_sittings(store):
     run = store.run("a", {}, {"commit": "one", "torch": "2"})
     for commit in ("two", "one", "two"):
         assert store.run("a", {}, {"commit": commit, "torch": "2"}) == run
-    assert store.runs()[0]["versions"] == {"commit": "one, two", "torch": "2"}
+    assert store.runs()[0].versions == {"commit": "one, two", "torch": "2"}
     store.finish(run)
     store.run("a", {}, {"commit": "three", "torch": "2"})  # asked for again, nothing measured
-    assert store.runs()[0]["versions"]["commit"] == "one, two"
+    assert store.runs()[0].versions["commit"] == "one, two"
 
 
 def test_store_resumes_where_the_last_commit_stood(store):
@@ -55,8 +55,8 @@ def test_store_saves_all_of_a_commit_or_nothing(store, tmp_path):
     with pytest.raises(sqlite3.IntegrityError):  # slot 0 a second time: rows have a unique key
         store.commit(unit, Commit([score(slot=1), score()], [figure], {0: Paused(9, None, [])}))
     assert store.resume(unit).members == {0: Paused(1, Parcel(b"state"), [])}
-    assert store.select("SELECT count(*) FROM row") == [(2,)]
-    assert store.select("SELECT count(*) FROM figure") == [(0,)]
+    assert store._db.execute("SELECT count(*) FROM row").fetchall() == [(2,)]
+    assert store._db.execute("SELECT count(*) FROM figure").fetchall() == [(0,)]
 
 
 def test_store_drops_what_was_needed_to_resume_when_a_test_is_complete(store):
@@ -78,9 +78,11 @@ def test_store_copies_a_test_of_the_same_recipe(store):
     assert store.take(ours, "recipe") == "old"
     assert store.is_complete(ours)
     assert store.accuracy(ours) == 0.5
-    assert store.select("SELECT system, content FROM figure WHERE run = ?", second) == [("mine", b"drawn")]
+    assert store._db.execute("SELECT system, content FROM figure WHERE run = ?", (second,)).fetchall() == [
+        ("mine", b"drawn")
+    ]
     assert store.notes(second, "taken") == {("mine", 0): "old"}
-    assert [run["versions"]["commit"] for run in store.runs()] == ["old", "new, old"]
+    assert [run.versions["commit"] for run in store.runs()] == ["old", "new, old"]
 
 
 def test_store_prefers_a_finished_test_to_one_that_is_begun(store):
@@ -101,11 +103,12 @@ def test_store_keeps_notes_of_many_kinds(store):
 
 
 def test_store_adds_up_the_work_of_all_sittings(store):
-    run, other = store.run("a", {}, {}), store.run("b", {}, {})
-    assert store.worked(run) is None
+    run = store.run("a", {}, {})
+    store.run("b", {}, {})
+    assert store.find("a").worked is None
     store.add_work(run, 20.0)
     store.add_work(run, 1.5)
-    assert store.worked(run) == 21.5 and store.worked(other) is None
+    assert (store.find("a").worked, store.find("b").worked) == (21.5, None)
 
 
 def write_many(path, name):
@@ -126,5 +129,5 @@ def test_store_takes_two_runs_at_once(tmp_path):
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0]
     store = Store(path)
-    assert store.select("SELECT run, count(*) FROM row GROUP BY run") == [(1, 100), (2, 100)]
+    assert store._db.execute("SELECT run, count(*) FROM row GROUP BY run").fetchall() == [(1, 100), (2, 100)]
     store.close()

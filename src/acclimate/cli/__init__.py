@@ -6,8 +6,8 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from operator import methodcaller
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,7 @@ from acclimate.cli import runs as of_runs
 from acclimate.cli.data import data
 from acclimate.cli.device import adapt, export
 from acclimate.cli.printing import Commands, Json, print_rows, width
+from acclimate.cli.report import PictureFormat
 from acclimate.cli.runs import DEFAULT_RUNS, NAMED, Runs
 from acclimate.cli.runs import find as _find_run
 from acclimate.errors import AcclimateError, ConfigError, nearest
@@ -26,6 +27,7 @@ from acclimate.version import __version__
 if TYPE_CHECKING:
     from acclimate.experiment.experiment import Experiment
     from acclimate.experiment.published import Published
+    from acclimate.store.run import Run
 
 app = Commands(
     help="Train a model across clients that keep their data, then let it adapt, without labels, to wherever it lands.",
@@ -81,6 +83,7 @@ def run(
             typer.echo(f"\nStopped. Everything finished so far is saved; go on with:\n  {again}", err=True)
             raise typer.Exit(130) from None
     _print_table(runs, run_name, as_json)
+    _write_report(runs, run_name)
 
 
 @app.command(name="list")
@@ -126,52 +129,35 @@ def show(
 def report(
     run: Annotated[list[str], typer.Argument(help=NAMED)],
     runs: Runs = DEFAULT_RUNS,
-    out: Annotated[Path | None, typer.Option(help="Write to this file instead of the terminal.")] = None,
-) -> None:
-    """Report on one or more runs, as text."""
-    from acclimate.report.table import table
-    from acclimate.report.text import text
-
-    parts = []
-    for name in run:
-        store, found = _open_run(runs, _find_run(runs, name, []))
-        parts.append(text(table(store, found), found))
-        store.close()
-    content = "\n".join(parts)
-    if out is None:
-        typer.echo(content)
-    elif out.exists():
-        raise AcclimateError(f"{out} exists already and is not overwritten; choose another name, or remove it")
-    else:
-        out.write_text(content, encoding="utf-8")
-        typer.echo(f"written to {out}")
-
-
-@app.command()
-def figures(
-    run: Annotated[list[str], typer.Argument(help=NAMED)],
-    out: Annotated[Path | None, typer.Option(help="Folder to write to; by default 'figures' in the run's own.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write to; by default report.html in the run's own.")] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print one line per system, stream and seed.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a table for a paper (booktabs).")] = False,
+    as_json: Json = False,
+    as_text: Annotated[bool, typer.Option("--text", help="Print the table and what phases send.")] = False,
+    pictures: Annotated[Path | None, typer.Option(help="Folder to write every picture to, as a file.")] = None,
+    format: Annotated[PictureFormat, typer.Option(help="Of the files of --pictures.")] = PictureFormat.svg,
     slot: Annotated[int | None, typer.Option(help="Slot of the matrices; by default the last of all systems.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of matrices and weights; by default the first.")] = None,
     client: Annotated[int | None, typer.Option(help="Whose weights over time; by default the first client's.")] = None,
-    runs: Runs = DEFAULT_RUNS,
 ) -> None:
-    """Draw runs as SVG files: accuracy over time, who listened to whom, and ATP's rates, which compare all runs."""
-    from acclimate.data.folders import write_whole
-    from acclimate.report.figures import WANTED, draw
+    """Report on one or more runs: one HTML file that needs nothing else, or tables and pictures for a paper."""
+    from acclimate.cli.report import Wanted, printed, write_page, write_pictures
+    from acclimate.report.pictures.picture import Asked
 
     names = list(dict.fromkeys(_find_run(runs, name, []) for name in run))
-    opened = [_open_run(runs, name) for name in names]
-    drawn = draw(opened[0][0], [found for _, found in opened], slot=slot, seed=seed, client=client)
-    for store, _ in opened:
-        store.close()
-    for name, pictures in drawn.items():
-        for file, content in pictures.items():
-            path = (out or runs / name / "figures") / file
-            write_whole(path, methodcaller("write", content.encode()))
-            typer.echo(f"written: {path}")
-        if not pictures:
-            typer.echo(f"{name}: nothing to draw; {WANTED}", err=True)
+    wanted = [kind for kind, given in zip(Wanted, (csv, latex, as_json, as_text), strict=True) if given]
+    if len(wanted) > 1:
+        raise AcclimateError(f"one of {', '.join(f'--{kind.value}' for kind in wanted)} at a time, please")
+    if out is not None and out.exists():
+        raise AcclimateError(f"{out} exists already and is not overwritten; choose another name, or remove it")
+    with _opened(runs, names) as found:
+        asked = Asked(seed, slot, client)
+        if pictures is not None:
+            write_pictures(found, asked, pictures, format.value)
+        if wanted:
+            printed(found, wanted[0], out)
+        elif pictures is None:
+            write_page(found, asked, out or runs / names[0] / "report.html")
 
 
 @app.command()
@@ -220,11 +206,10 @@ def _write_pages(
     from acclimate.report.reproduction import write
 
     names = {piece: experiment.run_name for piece, experiment in experiments.items()}
-    done = {piece: _open_run(runs, name) for piece, name in names.items() if of_runs.is_finished(runs, name)}
-    for path in write(paper, done, docs, overrides):
-        typer.echo(f"written: {path}")
-    for store, _ in done.values():
-        store.close()
+    done = {piece: name for piece, name in names.items() if of_runs.is_finished(runs, name)}
+    with _opened(runs, list(done.values())) as found:
+        for path in write(paper, dict(zip(done, found, strict=True)), docs, overrides):
+            typer.echo(f"written: {path}")
 
 
 def main() -> None:
@@ -310,9 +295,8 @@ def _print_table(runs: Path, name: str, as_json: bool) -> None:
     from acclimate.report.table import table
     from acclimate.report.text import WIDE, render
 
-    store, found = _open_run(runs, name)
-    result = table(store, found)
-    store.close()
+    with _opened(runs, [name]) as (found,):
+        result = table(found)
     if as_json:
         typer.echo(json.dumps(result.plain(), indent=2))
     else:
@@ -320,8 +304,26 @@ def _print_table(runs: Path, name: str, as_json: bool) -> None:
         Console(width=columns).print(render(result, columns))
 
 
-def _open_run(runs: Path, name: str) -> tuple[Any, dict[str, Any]]:
+@contextmanager
+def _opened(runs: Path, names: Sequence[str]) -> Iterator[list[Run]]:
+    """Runs by their whole names, for as long as they are read."""
     from acclimate.store.database import Store
 
+    if not names:  # then there may be no store either
+        yield []
+        return
     store = Store(runs / "store.sqlite")
-    return store, next(run for run in store.runs() if run["name"] == name)
+    try:
+        found = {run.name: run for run in store.runs()}
+        yield [found[name] for name in names]
+    finally:
+        store.close()
+
+
+def _write_report(runs: Path, name: str) -> None:
+    """The page of a run, in its folder."""
+    from acclimate.cli.report import write_page
+    from acclimate.report.pictures.picture import Asked
+
+    with _opened(runs, [name]) as found:
+        write_page(found, Asked(), runs / name / "report.html")

@@ -82,13 +82,13 @@ def listed(runs: Path) -> list[dict[str, Any]]:
         found = store.runs()
     finally:
         store.close()
-    latest = {run["experiment"]["name"]: run["name"] for run in found}
+    latest = {run.experiment["name"]: run.name for run in found}
     return [
         {
-            "name": run["name"],
-            "short name": short if latest[short := run["experiment"]["name"]] == run["name"] else None,
-            "started": run["started"],
-            "finished": run["finished"],
+            "name": run.name,
+            "short name": short if latest[short := run.experiment["name"]] == run.name else None,
+            "started": run.started,
+            "finished": run.finished,
         }
         for run in found
     ]

@@ -43,7 +43,8 @@ class ModelChoice:
         return Build(make, p.classes, p.shape, p.mean, p.std, self.chosen.options, variants)
 
     def plain(self) -> dict[str, Any]:
-        return {**self.chosen.plain, "variants": [variant.plain for variant in self.variants]}
+        variants = [variant.plain for variant in self.variants]
+        return {**self.chosen.plain, **({"variants": variants} if variants else {})}
 
     def differs(self) -> dict[str, Any]:
         variants = [variant.differs for variant in self.variants]

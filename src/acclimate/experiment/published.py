@@ -25,6 +25,7 @@ import yaml
 from pydantic import BeforeValidator
 
 from acclimate.errors import ConfigError, nearest
+from acclimate.store.records import Entry
 
 if TYPE_CHECKING:  # what needs torch waits until an experiment is read: a list of tables and a report need none
     from acclimate.experiment.experiment import Experiment
@@ -250,7 +251,7 @@ def _systems(experiment: Experiment) -> set[str]:
     from acclimate.experiment.baselines import with_baselines
 
     everything = with_baselines(experiment.systems)[0]
-    return {s.name for s in everything} | {f"{s.name} (best validation)" for s in everything if s.select}
+    return {s.name for s in everything} | {Entry(s.name, selected=True).title for s in everything if s.select}
 
 
 def _unknown(paper: Published, systems: Mapping[str, set[str]]) -> Iterator[str]:

@@ -168,9 +168,15 @@ class _Reader:
         return System(str(given["name"]), phases, adapter, model, test, aggregator, tune, bool(given.get("select")))
 
     def tune(self, raw: Any, adapter: Chosen, path: str) -> tuple[Chosen, ...]:
-        """The candidates of a grid: `true` takes the catalog's, a mapping gives lists of values, by dotted keys."""
-        if raw in (None, False):
+        """The candidates of a grid: `true` takes the catalog's, a mapping gives lists of values, by dotted keys.
+
+        A list has them one by one, as a run's own `experiment.yaml` does.
+        """
+        if raw in (None, False, []):
             return ()
+        if isinstance(raw, list):
+            listed = [self.chosen(one, f"{path}.tune.{i}", ADAPTERS) for i, one in enumerate(raw)]
+            return tuple(one for one in listed if one is not None)
         own = ADAPTERS[adapter.name].grid if adapter.name in ADAPTERS else {}
         grid = own if raw is True else raw
         if not isinstance(grid, Mapping) or not grid or not all(isinstance(v, list) and v for v in grid.values()):

@@ -39,11 +39,12 @@ def run(
             for written, file in experiment.imports.items():
                 (listener or Silent()).say(f"imported {file} for '{written}'")
             store.note(id, "", -1, "imports", dict(experiment.imports))
+            stored = next(run for run in store.runs() if run.id == id)
             session = Session(experiment, store, id, executor or Serial(), reuse, listener or Silent())
             try:
                 for number, seed in enumerate(experiment.seeds, 1):
                     session.seed(seed, f"seed {seed} ({number}/{len(experiment.seeds)})")
-                    for path in write_predictions(store, id, experiment, seed, folder):
+                    for path in write_predictions(stored, experiment, seed, folder):
                         session.listener.say(f"predictions of images without labels: {path}")
             except Exception:
                 if not store.has_measured(id):  # a failed start, such as missing data, leaves no run behind
@@ -59,4 +60,4 @@ def is_finished(experiment: Experiment, runs: Path) -> bool:
     if not (runs / STORE).exists():
         return False
     with closing(Store(runs / STORE)) as store:
-        return any(run["name"] == experiment.run_name and run["finished"] for run in store.runs())
+        return any(run.name == experiment.run_name and run.finished for run in store.runs())

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from acclimate.experiment.classes import with_classes
 from acclimate.experiment.experiment import Experiment, System, digest_of
 from acclimate.experiment.listener import Listener
 from acclimate.experiment.lock import lock
+from acclimate.experiment.people import people
 from acclimate.experiment.predictions import UNLABELLED, has_unlabelled
 from acclimate.experiment.source import source_digest
 from acclimate.experiment.unseen import unseen
@@ -33,8 +34,10 @@ from acclimate.models.blocks import blocks
 from acclimate.models.build import Build
 from acclimate.scenarios.population import Population, Stream
 from acclimate.store.database import Store, Unit
+from acclimate.store.records import SELECTED, TEST
+from acclimate.store.run import ALL
 
-TEST = "test"  # the phase of a unit that is no choice among candidates
+TESTS = (TEST, SELECTED)  # the phases of units that are no choice among candidates
 MOST_NOTED_BYTES = 4096  # of knowledge that is copied into the store
 
 
@@ -54,13 +57,13 @@ class Session:
         """Everything of one seed."""
         systems, baseline = with_baselines(self.experiment.systems)
         for name, other in baseline.items():
-            self.store.note(self.run, name, -1, "baseline", other)
+            self.store.note(self.run, name, ALL, "baseline", other)
         left = [system for system in systems if not self.store.is_complete(Unit(self.run, system.name, seed))]
         if not left:
             return
         population, tested = self.experiment.populations(seed)
         self._note_what_is_special(systems, population, tested)
-        self.store.note(self.run, "", seed, "groups", dict(tested.groups))
+        self._note_people(seed, systems, population, tested)
         if has_unlabelled(tested):
             self.store.note(self.run, "", seed, UNLABELLED, True)
         work = _Seed(self, seed, title, population, tested)
@@ -88,13 +91,24 @@ class Session:
         names = dict.fromkeys(stream.name for stream in tested.streams)
         if any(system.test.validation for system in systems):
             names |= dict.fromkeys(stream.name for stream in _validation(population))
-        self.store.note(self.run, "", -1, "streams", list(names))
-        self.store.note(self.run, "", -1, "blocks", blocks(self.experiment.model.build(population)(None)))
+        self.store.note(self.run, "", ALL, "streams", list(names))
+        self.store.note(self.run, "", ALL, "blocks", blocks(self.experiment.model.build(population)(None)))
         for system in systems:
             if texts := system.own(self.experiment):
-                self.store.note(self.run, system.name, -1, "own", texts)
+                self.store.note(self.run, system.name, ALL, "own", texts)
             if system.model != self.experiment.model:
-                self.store.note(self.run, system.name, -1, "blocks", blocks(system.model.build(population)(None)))
+                self.store.note(self.run, system.name, ALL, "blocks", blocks(system.model.build(population)(None)))
+
+    def _note_people(self, seed: int, systems: Sequence[System], population: Population, tested: Population) -> None:
+        """Who held and met what in one seed, and of which data."""
+        streams = list(tested.streams)
+        if any(system.test.validation for system in systems):
+            streams += _validation(population)
+        self.store.note(self.run, "", seed, "groups", dict(tested.groups))
+        self.store.note(self.run, "", seed, "people", asdict(people(population, tested, streams)))
+        chosen = [one.made for one in (self.experiment.scenario, self.experiment.test_scenario) if one]
+        used = [scenario.plan(scenario.seed_of(seed)).dataset for scenario in chosen]
+        self.store.note(self.run, "", ALL, "checksums", {dataset.name: dataset.digest for dataset in used})
 
     def _count(self, least: float) -> None:
         """Add to the seconds that all sittings of this run have worked; a killed one loses at most `least`."""
@@ -145,16 +159,14 @@ class _Seed:
         return best
 
     def selected(self, system: System, known: Known) -> None:
-        """Test also the round that is best on source validation data, as a system of its own."""
+        """Test also the round that is best on source validation data, beside the last one."""
         self._need_validation(system, "select")
         *before, last = known.outcomes
         rounds = {round: Known([*before, at_round(last, round)]) for round in last.checkpoint.kept() if round > 0}
         scores = {round: self.test(system, earlier, f"select {round}") for round, earlier in rounds.items()}
         best = max(scores, key=lambda round: scores[round])
-        name, store, run = f"{system.name} (best validation)", self.session.store, self.session.run
-        self._note(name, "selected", {"round": best, "validation": scores})
-        self.test(replace(system, name=name), rounds[best])
-        store.note(run, name, -1, "baseline", store.notes(run, "baseline")[(system.name, -1)])
+        self._note(system.name, "selected", {"round": best, "validation": scores})
+        self.test(system, rounds[best], SELECTED)
 
     def phase(self, system: System, position: int) -> Outcome:
         """A phase of a system: from this seed's, from the cache, or trained now."""
@@ -170,6 +182,7 @@ class _Seed:
         with lock(path.with_suffix(".lock"), wait=session.listener.say):
             checkpoint = Checkpoint(path)
             self.open.append(checkpoint)
+            began, unfinished = time.monotonic(), (checkpoint.last() or 0) < choice.rounds
             with session.shown(f"{self.title}: {choice.algorithm.name}", choice.rounds) as step:
                 session.executor.meet(self.population)
                 outcome = train(
@@ -187,6 +200,9 @@ class _Seed:
                     progress=step,
                 )
         session.store.add_training(session.run, label, self.seed, checkpoint.metrics())
+        if unfinished:  # what was in the cache took no time
+            before = session.store.notes(session.run, "training seconds").get((label, self.seed), 0.0)
+            self._note(label, "training seconds", before + time.monotonic() - began)
         self.done[path] = outcome
         return outcome
 
@@ -201,9 +217,9 @@ class _Seed:
         if taken is not None:
             session.listener.say(f"{self.title}: {what} as measured by {taken}")
             return session.store.accuracy(unit)
-        population = self.tested if phase == TEST else self.population
-        streams = list(population.streams) if phase == TEST else population.validation_streams()
-        if phase == TEST and system.test.validation:
+        population = self.tested if phase in TESTS else self.population
+        streams = list(population.streams) if phase in TESTS else population.validation_streams()
+        if phase in TESTS and system.test.validation:
             streams += _validation(population)
         members = roster(population, system.test.batch_size, streams)
         total = sum(member.slots or 0 for member in members.members)
@@ -238,8 +254,8 @@ class _Seed:
             "scenarios": [scenario.differs for scenario in scenarios],
             "model": system.model.differs(),
             "test": system.differs()["test"],
-            "data": (self.tested if phase == TEST else self.population).digest,
-            "validation": phase != TEST,
+            "data": (self.tested if phase in TESTS else self.population).digest,
+            "validation": phase not in TESTS,
             "phases": [(o.checkpoint.path.parts[-2:], o.round) for o in known.outcomes if o.checkpoint.path],
             **{name: chosen.differs for name, chosen in methods.items()},
             "seed": self.seed,

@@ -11,33 +11,32 @@ from typing import Any
 
 from acclimate.experiment.published import MEAN, ONLY, Published, Values, columns, tests
 from acclimate.report.claims import Clients, Scores
-from acclimate.report.table import client_accuracies, client_groups, shift_accuracies, table
-from acclimate.store.database import Store
+from acclimate.report.table import shift_accuracies, table
+from acclimate.store.run import Run
 
 
-def measured(store: Store, run: dict[str, Any]) -> dict[str, Any]:
+def measured(run: Run) -> dict[str, Any]:
     """What a results file has of a run."""
-    found = table(store, run)
+    found = table(run)
     return {
-        **{key: run[key] for key in ("name", "started", "finished", "versions", "experiment")},
-        "worked": store.worked(run["id"]),
+        **{key: getattr(run, key) for key in ("name", "started", "finished", "versions", "experiment", "worked")},
         "seeds": found.seeds,
-        "groups": client_groups(store, run["id"]),
+        "groups": run.groups(),
         "phases": [asdict(phase) for phase in found.phases],
         "systems": {
-            line.system: {
+            line.title: {
                 "streams": {
                     stream: {
                         **vars(cell),
-                        "clients": client_accuracies(store, run["id"], line.system, stream),
-                        "shifts": shift_accuracies(store, run["id"], line.system, stream),
+                        "clients": run.client_accuracies(entry, stream),
+                        "shifts": shift_accuracies(run, entry, stream),
                     }
                     for stream, cell in line.cells.items()
                 },
                 "ms_per_batch": line.ms_per_batch,
                 "remarks": line.remarks,
             }
-            for line in found.lines
+            for entry, line in zip(run.entries, found.lines, strict=True)
         },
     }
 

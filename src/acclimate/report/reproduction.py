@@ -18,22 +18,24 @@ import numpy as np
 from acclimate.data.folders import write_whole
 from acclimate.errors import AcclimateError, ConfigError
 from acclimate.experiment.published import Published
-from acclimate.report import charts
 from acclimate.report.claims import Verdict, verdicts
-from acclimate.report.figures import draw
 from acclimate.report.markdown import RATES, SWEPT, page, plain, shared_seeds
 from acclimate.report.measured import Part, from_file, measured
 from acclimate.report.overview import OVERVIEW, overview
+from acclimate.report.pictures import draw, features, matrix, over_time, rates, steps, weights
+from acclimate.report.pictures.render import render
+from acclimate.report.pictures.sweep import sweep
 from acclimate.report.table import named_seeds
-from acclimate.store.database import Store
+from acclimate.store.run import Run
 
 PAGES = "reproduction"  # their folder
 
 
-def write(
-    paper: Published, runs: Mapping[str, tuple[Store, dict[str, Any]]], docs: Path, overrides: Sequence[str] = ()
-) -> list[Path]:
-    """Write what there is of a table; `runs` are the finished runs by piece, with the store they are in.
+SHOWN = (over_time, steps, features, matrix, weights, rates)  # of the kinds of pictures
+
+
+def write(paper: Published, runs: Mapping[str, Run], docs: Path, overrides: Sequence[str] = ()) -> list[Path]:
+    """Write what there is of a table; `runs` are the finished runs by piece.
 
     `overrides` are what these runs have instead of what the table asks for; the page names them as a deviation.
     """
@@ -41,7 +43,7 @@ def write(
     before = json.loads(results.read_text(encoding="utf-8"))["pieces"] if results.exists() else {}
     found = {piece: from_file(old) for piece, old in before.items()}
     otherwise = {"overrides": list(overrides)} if overrides else {}
-    found |= {piece: {**measured(store, run), **otherwise} for piece, (store, run) in runs.items()}
+    found |= {piece: {**measured(run), **otherwise} for piece, run in runs.items()}
     parts = [Part(paper, piece, one) for piece, one in _in_order(paper, found).items()]
     if not parts:
         raise AcclimateError(f"nothing of {paper.name} is measured, in these runs or in {results}: run it first")
@@ -58,23 +60,23 @@ def write(
     return [page_file, docs / PAGES / OVERVIEW, results, *(docs / "figures" / name for name in pictures)]
 
 
-def _save(path: Path, content: str) -> None:
-    write_whole(path, lambda file: file.write(content.encode()))
+def _save(path: Path, content: str | bytes) -> None:
+    write_whole(path, lambda file: file.write(content.encode() if isinstance(content, str) else content))
 
 
-def _pictures(paper: Published, runs: Mapping[str, tuple[Store, dict[str, Any]]]) -> dict[str, str]:
+def _pictures(paper: Published, runs: Mapping[str, Run]) -> dict[str, bytes]:
     """What there is to draw of the runs, by file: of each piece and stream, and ATP's rates of all pieces together."""
-    found = {piece: run for piece, (_, run) in _in_order(paper, runs).items()}
-    named = {run["name"]: f"{paper.name}-{plain(piece)}" for piece, run in found.items()}
-    store, _ = next(iter(runs.values()))
+    found = _in_order(paper, runs)
+    named = {run.name: f"{paper.name}-{plain(piece)}" for piece, run in found.items()}
     return {
-        f"{paper.name}-{RATES}" if "-rates" in file else named[run] + file.removeprefix(run): content
-        for run, files in draw(store, list(found.values())).items()
-        for file, content in files.items()
+        f"{paper.name}-{RATES}" if kind is rates else f"{named[picture.run]}-{plain(picture.name)}.svg": render(picture)
+        for kind, pictures in draw(list(found.values()))
+        if kind in SHOWN
+        for picture in pictures
     }
 
 
-def _sweeps(paper: Published, parts: Sequence[Part]) -> dict[str, str]:
+def _sweeps(paper: Published, parts: Sequence[Part]) -> dict[str, bytes]:
     """A picture for everything that is varied and every stream, of the values that were run if they are several."""
     by_piece, drawn = {part.piece: part for part in parts}, {}
     for varied, pieces in paper.sweeps.items():
@@ -90,15 +92,10 @@ def _sweeps(paper: Published, parts: Sequence[Part]) -> dict[str, str]:
                 if any(system in part.systems for part in run.values())
             }
             which = f"-{plain(stream)}" if len(streams) > 1 else ""
-            drawn[f"{paper.name}-{SWEPT}{plain(varied)}{which}.svg"] = charts.lines(
-                f"{paper.title}, stream {stream}" if len(streams) > 1 else paper.title,
-                [f"Mean over clients and {named_seeds(seeds)}."],
-                named,
-                [],
-                varied,
-                "accuracy (%)",
-                list(run),
-            )
+            name = f"{paper.name}-{SWEPT}{plain(varied)}{which}"
+            title = f"{paper.title}, stream {stream}" if len(streams) > 1 else paper.title
+            note = f"Mean over clients and {named_seeds(seeds)}."
+            drawn[f"{name}.svg"] = render(sweep(name, title, note, named, varied, list(run)))
     return drawn
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -12,6 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from acclimate.report.table import Line, PhaseTraffic, Table, by_remark, named_seeds
+from acclimate.store.run import Run
 
 COLUMNS = {"accuracy": "accuracy", "worst_decile": "worst 10 %", "harmed": "harmed"}
 COSTS = ("ms/batch", "bytes/slot", "sent once")
@@ -30,11 +30,11 @@ def render(table: Table, width: int) -> RenderableType:
     return Group(*parts, Text(_legend(table), style="dim"), *[Text(line) for line in _remarks(table)])
 
 
-def text(table: Table, run: dict[str, Any]) -> str:
+def text(table: Table, run: Run) -> str:
     """A whole report as plain text."""
     console = Console(width=WIDE, record=True, file=_Nowhere(), color_system=None)  # type: ignore[arg-type]
-    console.print(f"Run {table.run}", f"started {run['started']}, finished {run['finished'] or 'not yet'}", sep="\n")
-    console.print("versions: " + ", ".join(f"{name} {version}" for name, version in run["versions"].items()))
+    console.print(f"Run {table.run}", f"started {run.started}, finished {run.finished or 'not yet'}", sep="\n")
+    console.print("versions: " + ", ".join(f"{name} {version}" for name, version in run.versions.items()))
     console.print(render(table, WIDE), *map(traffic, table.phases), sep="\n")
     return console.export_text()
 
@@ -100,7 +100,7 @@ def _grid(table: Table, columns: list[tuple[str, str]], costs: bool) -> RichTabl
         grid.add_column(title, justify="right", no_wrap=True)
     for line in table.lines:
         cells = [_cell(getattr(line.cells[stream], measure), measure) for stream, measure in columns]
-        grid.add_row(line.system, *cells, *(_costs(line) if costs else []))
+        grid.add_row(line.title, *cells, *(_costs(line) if costs else []))
     return grid
 
 
@@ -117,7 +117,7 @@ def _groups(table: Table, stream: str) -> RenderableType:
     for name in names:
         grid.add_column(name, justify="right", no_wrap=True)
     for line in table.lines:
-        grid.add_row(line.system, *(_cell(line.cells[stream].groups.get(name, []), "accuracy") for name in names))
+        grid.add_row(line.title, *(_cell(line.cells[stream].groups.get(name, []), "accuracy") for name in names))
     return Group(Text(title), grid)  # beside the grid: a title of its own would be as narrow as it
 
 
@@ -153,8 +153,8 @@ def _remarks(table: Table) -> list[str]:
         "what was predicted for them is in the run's folder, under predictions."
         for stream, (few, all) in table.unscored.items()
     ]
-    lines += by_remark({line.system: line.remarks for line in table.lines})
-    left_out = {line.system: line.left_out for line in table.lines if line.left_out}
+    lines += by_remark({line.title: line.remarks for line in table.lines})
+    left_out = {line.title: line.left_out for line in table.lines if line.left_out}
     return [*lines, *(f"{name}: {n} uploads were not finite and were left out." for name, n in left_out.items())]
 
 

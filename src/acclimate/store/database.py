@@ -14,6 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from acclimate.store.records import SELECTED, TEST
+from acclimate.store.run import ALL, WORKED, Run
+
 if TYPE_CHECKING:  # they need torch, which takes longer to import than a report to write
     from acclimate.engine.checkpoint import Metric
     from acclimate.engine.evaluate import Commit, Resume
@@ -53,16 +56,17 @@ _MEASURED = {
     "figure": "client, stream, slot, content",
 }
 _RESUMED = ("paused", "server")
-WORKED = "seconds worked"  # a note of the run as a whole
+_TAKEN = {TEST: "taken", SELECTED: "taken selected"}  # the note of a test that another run has measured
+_VERSION = 1  # of the schema: 0 had SELECTED as an ending of the system's name instead of a phase
 
 
 class Unit(NamedTuple):
-    """One test of one system on one seed; phase 'test', or a name for what it helps to choose."""
+    """One test of one system on one seed; phase TEST or SELECTED, or a name for what it helps to choose."""
 
     run: int
     system: str
     seed: int
-    phase: str = "test"
+    phase: str = TEST
 
 
 class Store:
@@ -74,6 +78,7 @@ class Store:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.executescript(_SCHEMA)
+        self._bring_up_to_date()
 
     def close(self) -> None:
         self._db.close()
@@ -90,14 +95,17 @@ class Store:
             self._db.execute("UPDATE run SET versions = ? WHERE id = ? AND finished IS NULL", (together, found[0]))
         return int(found[0])
 
-    def runs(self) -> list[dict[str, Any]]:
+    def runs(self) -> list[Run]:
         """All runs, oldest first."""
-        names = ("id", "name", "experiment", "versions", "started", "finished")
-        found = [dict(zip(names, row, strict=True)) for row in self._db.execute(f"SELECT {', '.join(names)} FROM run")]
+        found = self._db.execute("SELECT id, name, experiment, versions, started, finished FROM run")
         return [
-            {**run, "experiment": json.loads(run["experiment"]), "versions": json.loads(run["versions"])}
-            for run in found
+            Run(id, name, json.loads(experiment), json.loads(versions), started, finished, self._db)
+            for id, name, experiment, versions, started, finished in found
         ]
+
+    def find(self, name: str) -> Run | None:
+        """A run by its whole name."""
+        return next((run for run in self.runs() if run.name == name), None)
 
     def finish(self, run: int) -> None:
         """Remember that everything asked for was measured."""
@@ -130,11 +138,7 @@ class Store:
 
     def add_work(self, run: int, seconds: float) -> None:
         """Count the time that a sitting has worked on a run."""
-        self.note(run, "", -1, WORKED, (self.worked(run) or 0.0) + seconds)
-
-    def worked(self, run: int) -> float | None:
-        """Seconds of all sittings of a run, without the pauses between them; None if they were not counted."""
-        return self.notes(run, WORKED).get(("", -1))
+        self.note(run, "", ALL, WORKED, self.notes(run, WORKED).get(("", ALL), 0.0) + seconds)
 
     def commit(self, unit: Unit, commit: Commit) -> None:
         """Save a piece of a test: scores, figures and where everybody stands, or nothing."""
@@ -202,8 +206,8 @@ class Store:
             (_, ours), (name, theirs) = (self._db.execute(runs, (id,)).fetchone() for id in (unit.run, other[0]))
             together = json.dumps(_united(json.loads(ours), json.loads(theirs)))
             self._db.execute("UPDATE run SET versions = ? WHERE id = ?", (together, unit.run))
-            if unit.phase == "test":
-                self.note(unit.run, unit.system, unit.seed, "taken", name)
+            if unit.phase in _TAKEN:
+                self.note(unit.run, unit.system, unit.seed, _TAKEN[unit.phase], name)
         return str(name)
 
     def is_complete(self, unit: Unit) -> bool:
@@ -229,9 +233,21 @@ class Store:
                 ((run, seed, phase, round, client, name, value) for round, client, name, value in metrics),
             )
 
-    def select(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Read anything; for reports."""
-        return self._db.execute(sql, values).fetchall()
+    def _bring_up_to_date(self) -> None:
+        """Tests of selected rounds, written by earlier code, get a phase of their own and their system's plain name."""
+        if self._db.execute("PRAGMA user_version").fetchone()[0] >= _VERSION:
+            return
+        ending = f" ({SELECTED})"
+        plain, which = f"substr(system, 1, length(system) - {len(ending)})", f"WHERE system LIKE '%{ending}'"
+        with self._transaction():
+            for table in (*_MEASURED, *_RESUMED, "unit", "recipe"):
+                self._db.execute(f"UPDATE {table} SET system = {plain}, phase = '{SELECTED}' {which}")
+            self._db.execute(f"DELETE FROM note {which} AND name = 'baseline'")
+            self._db.execute(
+                f"UPDATE note SET system = {plain}, name = '{_TAKEN[SELECTED]}' {which} AND name = 'taken'"
+            )
+            self._db.execute(f"UPDATE note SET system = {plain} {which}")
+            self._db.execute(f"PRAGMA user_version = {_VERSION}")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

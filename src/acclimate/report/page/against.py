@@ -1,0 +1,57 @@
+"""Against the paper: where a run reproduces a piece of a published table, its values beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+
+from acclimate.experiment import published
+from acclimate.experiment.published import Published
+from acclimate.report.claims import verdicts
+from acclimate.report.measured import Part, measured
+from acclimate.report.page.html import Html, tag
+from acclimate.report.page.summary import row, table
+from acclimate.store.run import Run
+
+
+def against(run: Run) -> list[Html]:
+    """A table for every published table that the run is a piece of; nothing if there is none."""
+    return [part for paper, piece in pieces(run) for part in _beside(Part(paper, piece, _plain(run)))]
+
+
+def pieces(run: Run) -> Iterator[tuple[Published, str]]:
+    """The published tables that this run is a piece of."""
+    for name in published.names():
+        raw = yaml.safe_load((published.FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+        used = {raw.get("experiment")} | {p.get("experiment") for p in raw["pieces"].values() if isinstance(p, dict)}
+        if run.experiment["name"] in used:  # only these are worth reading whole
+            paper = published.published(name)
+            yield from ((paper, piece) for piece, one in paper.experiments().items() if one.run_name == run.name)
+
+
+def _plain(run: Run) -> dict[str, object]:
+    return {**measured(run)}
+
+
+def _beside(part: Part) -> list[Html]:
+    rows = []
+    for system in part.systems:
+        for stream in part.columns:
+            theirs, ours = part.paper_mean(system, stream), part.accuracy(system, stream, part.seeds)
+            gap = "–" if theirs is None else f"{ours - theirs:+.2f}"
+            paper = "–" if theirs is None else f"{theirs:.2f}"
+            rows.append(row([part.paper.rows[system], stream, paper, f"{ours:.2f}", gap]))
+    head = ["method", "stream", "paper, %", "ours, %", "gap"]
+    found = [
+        tag("h3", f"{part.paper.title}: {part.piece}"),
+        tag("p", f"Source: {part.paper.source}."),
+        table(f"{part.paper.title}: the paper's values and ours", head, rows, sortable=True),
+    ]
+    judged = verdicts(part.paper, {part.piece: part.scores})
+    if judged:
+        lines = [row([v.expected, v.place, v.verdict, f"{v.difference:+.2f} ± {v.error:.2f}"]) for v in judged]
+        found.append(table("What one would expect", ["expected", "where", "verdict", "difference ± s.e."], lines))
+    if part.paper.deviations:
+        found += [tag("h4", "Deviations"), tag("ul", [tag("li", line) for line in part.paper.deviations])]
+    return found
