@@ -20,6 +20,7 @@ from acclimate.errors import AcclimateError, ConfigError
 from acclimate.experiment.published import Published
 from acclimate.report import charts
 from acclimate.report.claims import Verdict, verdicts
+from acclimate.report.drift import drifts
 from acclimate.report.figures import draw
 from acclimate.report.markdown import RATES, SWEPT, page, plain, shared_seeds
 from acclimate.report.measured import Part, from_file, measured
@@ -113,6 +114,7 @@ def _results(paper: Published, parts: Sequence[Part], judged: Sequence[Verdict])
         "source": paper.source,
         "deviations": paper.deviations,
         "claims": [verdict._asdict() for verdict in judged],
+        "drifts": drifts(parts),
         "gaps": [gap for part in parts for gap in _gaps(part)],
         "pieces": {part.piece: part.found for part in parts},
     }
