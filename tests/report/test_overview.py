@@ -13,7 +13,7 @@ def results(tmp_path, monkeypatch):
     """Writes a published table and, if pieces of it were run, its results file."""
     monkeypatch.setattr(published, "FOLDER", tmp_path)
 
-    def write(name, title, pieces, run=(), verdicts=(), gaps=(), **more):
+    def write(name, title, pieces, run=(), verdicts=(), gaps=(), drifts=(), **more):
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"title": title, "pieces": {p: [] for p in pieces}}))
         claims = [
             {"piece": "mild", "expected": f"claim {i}", "verdict": verdict, "difference": -2.437, "error": 0.15, **more}
@@ -22,7 +22,7 @@ def results(tmp_path, monkeypatch):
         beside = [{"paper": 50.0, "ours": 50.0 + gap} for gap in gaps]
         content = {"table": name, "pieces": {piece: {"seeds": [1, 0]} for piece in run}, "claims": claims}
         if run:
-            (tmp_path / f"{name}.json").write_text(json.dumps({**content, "gaps": beside}))
+            (tmp_path / f"{name}.json").write_text(json.dumps({**content, "gaps": beside, "drifts": drifts}))
         return tmp_path
 
     return write
@@ -49,6 +49,13 @@ def test_overview_names_what_is_contradicted_noise_and_not_run(results):
         line = f"- [tsa-b](tsa-b.md), mild, label: claim {claim}; -2.44 ± 0.15\n"
         assert f"{title} (difference in points ± its standard error):\n\n{line}" in page
     assert "Not run: tsa-b (harsh); tsa-c (Third).\n" in page
+
+
+def test_overview_names_tables_that_were_measured_otherwise(results):
+    results("tsa-b", "Second", ["mild"], ["mild"])
+    assert "Measured otherwise" not in overview(results("tsa-c", "Third", ["mild"], ["mild"]))
+    page = overview(results("tsa-b", "Second", ["mild"], ["mild"], drifts=["mild: run with `seeds=[1]`."]))
+    assert "Measured otherwise than the table asks for today: [tsa-b](tsa-b.md); see their deviations.\n" in page
 
 
 def test_overview_of_nothing_says_so(results):

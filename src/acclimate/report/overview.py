@@ -113,6 +113,11 @@ def _paper(paper: str, results: Sequence[Result]) -> Iterator[str]:
                 for name, v in found
             )
             yield ""
+    if drifted := [f"[{r.outline.name}]({r.outline.name}.md)" for r in run if r.found and r.found.get("drifts")]:
+        yield from [
+            f"Measured otherwise than the table asks for today: {', '.join(drifted)}; see their deviations.",
+            "",
+        ]
     left = [f"{r.outline.name} ({', '.join(r.missing)})" for r in run if r.missing]
     left += [f"{r.outline.name} ({r.outline.title})" for r in not_run]
     if left:

@@ -19,6 +19,7 @@ from acclimate.data.folders import write_whole
 from acclimate.errors import AcclimateError, ConfigError
 from acclimate.experiment.published import Published
 from acclimate.report.claims import Verdict, verdicts
+from acclimate.report.drift import drifts
 from acclimate.report.markdown import RATES, SWEPT, page, plain, shared_seeds
 from acclimate.report.measured import Part, from_file, measured
 from acclimate.report.overview import OVERVIEW, overview
@@ -110,6 +111,7 @@ def _results(paper: Published, parts: Sequence[Part], judged: Sequence[Verdict])
         "source": paper.source,
         "deviations": paper.deviations,
         "claims": [verdict._asdict() for verdict in judged],
+        "drifts": drifts(parts),
         "gaps": [gap for part in parts for gap in _gaps(part)],
         "pieces": {part.piece: part.found for part in parts},
     }
