@@ -34,9 +34,8 @@ def run(repeats: int = 5) -> list[Line]:
             taken = interleave(sides, repeats, clock=_children)
             size = sum(file.stat().st_size for file in written.iterdir())
             best = min(taken["bundle"]), min(taken["torch"])
-            print(
-                f"{model} with bn-adapt: {size / MB:.2f} MB; first logits after {best[0]:.2f} s, importing torch takes {best[1]:.2f} s"
-            )
+            seconds = f"first logits after {best[0]:.2f} s, importing torch takes {best[1]:.2f} s"
+            print(f"{model} with bn-adapt: {size / MB:.2f} MB; {seconds}")
             what = f"{model}: a process to first logits / importing torch"
             lines.append(ratio(what, taken["bundle"], taken["torch"], None))
     return lines

@@ -59,7 +59,7 @@ def _rows(
     ):
         drawn = trees.load(blob)
         held = [row for part in slots[client, stream][slot].parts for row in part.rows.tolist()]
-        said = "yes" if bool(drawn.get("intervened", False)) else "no"
+        said = "yes" if bool(drawn.get("stepped_in", False)) else "no"
         for at, label, share, h in zip(
             *(
                 drawn[key].tolist() if key in drawn else []
