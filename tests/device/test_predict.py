@@ -12,6 +12,7 @@ from PIL import Image
 import acclimate as ac
 import battery
 from acclimate import trees
+from acclimate.adapters import none
 from acclimate.adapters.none import NoAdaptation
 from acclimate.device import predict
 from acclimate.errors import ConfigError, ForeignState, MissingData
@@ -114,7 +115,12 @@ def test_adapt_stopped_anywhere_goes_on_with_the_same_result(pictures, tmp_path,
 
 def test_adapt_says_where_a_guard_stepped_in(pictures, tmp_path, monkeypatch):
     exported("none", tmp_path / "bundle")
-    monkeypatch.setattr(NoAdaptation, "intervened", property(lambda self: True), raising=False)
+
+    class Guarded(NoAdaptation):
+        def adapt(self, x):
+            self.figures = {"stepped_in": torch.tensor(1.0)}
+
+    monkeypatch.setattr(none, "NoAdaptation", Guarded)
     paths = predict.listed_images(str(tmp_path / "images"), ())
     predict.predict_images(tmp_path / "bundle", paths, tmp_path / "out.csv")
     assert {row["intervened"] for row in lines(tmp_path / "out.csv")} == {"yes"}

@@ -154,6 +154,20 @@ def test_wrapped_model_takes_inputs_by_position_or_by_name():
     assert ac.wrap(ByName(), "memo")(pixel_values=images()).shape == (BATCH, CLASSES)
 
 
+def test_adapter_may_keep_a_copy_of_the_model_and_pick_examples():
+    class Both(Adapter):
+        def __init__(self, net: nn.Module) -> None:
+            super().__init__(net)
+            self.source = copy.deepcopy(net)
+
+        def predict(self, x: torch.Tensor) -> torch.Tensor:
+            whole = x.flatten(1).isfinite().all(1)
+            return (super().predict(x[whole]) + self.source(x[whole])) / 2
+
+    expected = Tokens()(**tokens()).logits
+    torch.testing.assert_close(ac.wrap(Tokens(), Both).predict(**tokens()), expected)
+
+
 def test_wrapped_model_says_what_is_wrong_with_a_batch_or_an_answer():
     adapted = ac.wrap(Tokens(), "none")
     with pytest.raises(UnsupportedInput, match=r"a row per example; found \[6, 7\], \[5, 7\]"):

@@ -247,6 +247,14 @@ def test_plugins_are_imported_for_an_experiment_file_that_the_user_names_and_for
         parse(everything())
 
 
+def test_plugin_is_a_system_by_itself_or_behind_an_aggregator(folder):
+    raw = battery.tiny(systems=["./mine.py:Smooth", "fedavg+./mine.py:Smooth"])
+    (folder / "mine.yaml").write_text(yaml.safe_dump(raw))
+    alone, both = read(folder / "mine.yaml").systems
+    assert alone.adapter.name == both.adapter.name == "./mine.py:Smooth"
+    assert (alone.aggregator, both.aggregator.name) == (None, "fedavg")
+
+
 def test_plugin_model_as_a_function_gets_only_what_it_asks_for(folder):
     raw = everything(seeds=[1])
     raw["model"] = "./mine.py:small"

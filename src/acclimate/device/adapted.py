@@ -62,8 +62,8 @@ class Adapted(nn.Module):
 
     @property
     def intervened(self) -> bool:
-        """Whether a guard stepped in at the last batch; without one, never."""
-        return bool(getattr(self.adapter, "intervened", False))
+        """Whether a guard stepped in at the last batch (its figure `stepped_in`); without one, never."""
+        return bool(self.adapter.figures.get("stepped_in", False))
 
     def state(self) -> Nest:
         """All that adaptation has changed."""

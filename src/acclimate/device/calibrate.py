@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Task
-from acclimate.device.inputs import Inputs, adaptable, widened
+from acclimate.device.inputs import Inputs, adaptable, numbered, widened
 from acclimate.device.wrapping import calibrations, how_to_get
 from acclimate.engine.live import Extending, Live
 from acclimate.engine.seeds import generator, seed_call
@@ -162,7 +162,7 @@ def _gathered(batches: Batches) -> _Labelled:
     if not isinstance(pairs[0][0], Mapping):
         return _Labelled(widened(torch.cat([x for x, _ in pairs])), y)
     named = {name: widened(torch.cat([x[name] for x, _ in pairs])) for name in pairs[0][0]}
-    rows = next(iter(named.values())) if len(named) == 1 else torch.arange(len(y))
+    rows = next(iter(named.values())) if len(named) == 1 else numbered(len(y))
     return _Labelled(rows, y, named)
 
 

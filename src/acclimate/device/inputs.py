@@ -61,7 +61,10 @@ class Inputs:
             self._named = next(iter(named), None)
             return tensors[0]
         self._held = (given, named)
-        return torch.arange(len(tensors[0]))
+        return numbered(len(tensors[0]))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inputs:
+        return self  # a copy of the model, as an adapter may keep one, is called with the same batches
 
     def _before(
         self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]
@@ -70,7 +73,7 @@ class Inputs:
             return (), {self._named: args[0]}
         if self._held is None:
             return args, named
-        rows, (given, by_name) = args[0], self._held
+        rows, (given, by_name) = args[0][:, 0], self._held
         return tuple(_rows(value, rows) for value in given), {name: _rows(v, rows) for name, v in by_name.items()}
 
 
@@ -95,6 +98,11 @@ def logits_of(output: Any, module: nn.Module) -> Tensor:
 
 def _is_logits(found: Any) -> bool:
     return isinstance(found, Tensor) and found.dim() == 2 and found.is_floating_point()
+
+
+def numbered(count: int) -> Tensor:
+    """The numbers of rows, as a batch of examples [count, 1]."""
+    return torch.arange(count).unsqueeze(1)
 
 
 def widened(value: Any) -> Any:

@@ -13,7 +13,7 @@ from acclimate.data.dataset import Dataset
 from acclimate.data.folders import write_whole
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.experiment import Experiment
-from acclimate.scenarios.population import Population
+from acclimate.scenarios.population import Population, Slot
 from acclimate.store.records import Drawn, Entry
 from acclimate.store.run import Run
 
@@ -37,10 +37,16 @@ def write_predictions(run: Run, experiment: Experiment, seed: int, folder: Path)
     if "path" not in dataset.columns:
         return []
     sizes = {system.name: system.test.batch_size for system in with_baselines(experiment.systems)[0]}
+    slots = {
+        (stream.client, stream.name, size): stream.slots(size)
+        for stream in people.streams
+        for size in set(sizes.values())
+    }
     rows: dict[Entry, list[list[str]]] = defaultdict(list)
     for stream in run.streams:
         for drawn in run.figures(stream, seed=seed):
-            rows[drawn.entry] += _rows(drawn, stream, people, dataset, sizes[drawn.entry.system])
+            met = slots[drawn.client, stream, sizes[drawn.entry.system]][drawn.slot]
+            rows[drawn.entry] += _rows(drawn, met, dataset)
     written = []
     for entry, lines in rows.items():
         path = folder / "predictions" / f"{re.sub(UNSAFE, '_', entry.title)}-seed-{seed}.csv"
@@ -53,13 +59,10 @@ def write_predictions(run: Run, experiment: Experiment, seed: int, folder: Path)
     return written
 
 
-def _rows(
-    drawn: Drawn, stream: str, people: Population, dataset: Dataset, batch_size: int | str
-) -> Iterator[list[str]]:
+def _rows(drawn: Drawn, met: Slot, dataset: Dataset) -> Iterator[list[str]]:
     """The predictions of one batch, where it has some."""
     values, classes, clients = drawn.content, dataset.names["label"], dataset.names["client"]
-    slots = next(s for s in people.streams if (s.client, s.name) == (drawn.client, stream)).slots(batch_size)
-    held = [row for part in slots[drawn.slot].parts for row in part.rows.tolist()]
+    held = [row for part in met.parts for row in part.rows.tolist()]
     said = "yes" if bool(values.get("intervened", False)) else "no"
     asked = (
         values[key].tolist() if key in values else [] for key in ("asked", "answers", "probabilities", "entropies")

@@ -289,11 +289,13 @@ class _Reader:
 
 def _known_system(name: str) -> dict[str, Any]:
     """A system of the catalog, an adapter by itself, or 'aggregator+adapter'; empty: none of these."""
-    if name in SYSTEMS or name in ADAPTERS or is_plugin(name):
+    if name in SYSTEMS or name in ADAPTERS:
         return SYSTEMS.get(name, {"adapter": name})
     aggregator, plus, adapter = name.partition("+")
-    if plus and aggregator in AGGREGATORS and (adapter in SYSTEMS or adapter in ADAPTERS):
+    if plus and aggregator in AGGREGATORS and (adapter in SYSTEMS or adapter in ADAPTERS or is_plugin(adapter)):
         return {**_known_system(adapter), "aggregator": aggregator}
+    if is_plugin(name):
+        return {"adapter": name}
     return {}
 
 
