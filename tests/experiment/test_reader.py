@@ -140,7 +140,7 @@ def test_problem_names_the_key_and_what_to_do(change, message):
     ("override", "message"),
     [
         ("seeds", "override 'seeds': expected KEY=VALUE"),
-        ("seeds=[0", "override 'seeds=[0': the value is not readable as YAML"),
+        ("seeds=[0", "override 'seeds=[0': not readable as YAML"),
         ("phases.3.rounds=1", "override 'phases.3.rounds=1': there is no '3' in 'phases'"),
         ("systems.tnt.adapter.lr=1", "did you mean 'tent'?"),
     ],

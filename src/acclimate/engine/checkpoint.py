@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+
+from acclimate.engine.sealed import sealed, unsealed
+from acclimate.errors import DamagedFile
 
 Metric = tuple[int, int, str, float]  # round, client, name, value
 
@@ -30,9 +34,17 @@ class Checkpoint:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=120)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.executescript(_SCHEMA)
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.executescript(_SCHEMA)
+            for round in self.kept():
+                self.server(round)
+        except (DamagedFile, sqlite3.DatabaseError) as error:
+            self._db.close()
+            if isinstance(error, sqlite3.OperationalError):  # a full disk, a folder that may only be read: no damage
+                raise
+            raise DamagedFile(self._damaged(str(error))) from error
 
     def close(self) -> None:
         self._db.close()
@@ -51,7 +63,7 @@ class Checkpoint:
         row = self._db.execute("SELECT state FROM server WHERE round = ?", (round,)).fetchone()
         if row is None:
             raise KeyError(f"round {round} was not kept; kept: {self.kept()}")
-        return bytes(row[0])
+        return unsealed(bytes(row[0]), self._damaged(f"the server's state of round {round}"))
 
     def client(self, id: int, round: int | None = None) -> bytes | None:
         """A client's state after a kept round (the last one by default); None if it had not taken part."""
@@ -59,7 +71,10 @@ class Checkpoint:
             "SELECT state FROM client WHERE id = ? AND round <= ? ORDER BY round DESC LIMIT 1",
             (id, 2**62 if round is None else round),
         ).fetchone()
-        return None if row is None else bytes(row[0])
+        return None if row is None else unsealed(bytes(row[0]), self._damaged(f"the state of client {id}"))
+
+    def _damaged(self, what: str) -> str:
+        return f"{self.path}: {what} (delete the file, and what it held is made again)"
 
     def was_useful(self) -> bool:
         """Whether in any round some client's reply could be used; also before the first round."""
@@ -83,7 +98,7 @@ class Checkpoint:
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
-            db.execute("INSERT INTO server VALUES (?, ?, ?)", (round, int(keep), server))
+            db.execute("INSERT INTO server VALUES (?, ?, ?)", (round, int(keep), sealed(server)))
             db.execute("DELETE FROM server WHERE round < ? AND NOT kept", (round,))
             for id, state in (clients or {}).items():
                 # Of a client's older states, those that a kept round ended with stay.
@@ -92,9 +107,10 @@ class Checkpoint:
                     "AND round < ? AND round >= old.round)",
                     (id, round),
                 )
-                db.execute("INSERT INTO client VALUES (?, ?, ?)", (id, round, state))
+                db.execute("INSERT INTO client VALUES (?, ?, ?)", (id, round, sealed(state)))
             db.executemany("INSERT INTO metric VALUES (?, ?, ?, ?)", metrics)
             db.execute("COMMIT")
         except BaseException:
-            db.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # a full disk has ended the transaction already
+                db.execute("ROLLBACK")
             raise

@@ -162,7 +162,7 @@ class Trainee:
     def _client(self, part: Part, rng: torch.Generator) -> Client:
         train, validation = map(self.people.examples, self.people.source[part.id])
         if part.id in self.people.liars and self.people.hostile.attack == "labels":
-            train = replace(train, y=self.task.classes - 1 - train.y)
+            train = replace(train, labels=self.task.classes - 1 - train.labels)
         known = self.task.known
         if part.own:
             states = {one.phase: one.state.open() for one in part.own if one.state is not None}

@@ -6,12 +6,14 @@ A phase is found by everything that decides its result: the population, the mode
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from acclimate.data.folders import cache_folder
 from acclimate.engine.checkpoint import Checkpoint
+from acclimate.errors import Damage, DamagedFile
 from acclimate.experiment.experiment import digest_of
 from acclimate.experiment.source import source_digest
 
@@ -27,8 +29,22 @@ def phase_path(content: Any, modules: Iterable[str], rounds: int, reuse: bool) -
     return path, False
 
 
+def sound_checkpoint(path: Path) -> Checkpoint:
+    """A phase's checkpoint; one that is damaged is removed, with a warning, and begins anew."""
+    try:
+        return Checkpoint(path)
+    except DamagedFile as error:
+        warnings.warn(f"{error}; it is made again", Damage, stacklevel=2)
+        for part in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+            part.unlink(missing_ok=True)
+        return Checkpoint(path)
+
+
 def _rounds(path: Path) -> int | None:
-    checkpoint = Checkpoint(path)
+    try:
+        checkpoint = Checkpoint(path)
+    except DamagedFile:
+        return None
     try:
         return checkpoint.last()
     finally:

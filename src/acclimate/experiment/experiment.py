@@ -17,7 +17,7 @@ from acclimate.engine.evaluate import Test
 from acclimate.experiment.choice import Chosen
 from acclimate.experiment.differences import differing, revision_of
 from acclimate.models.build import Build
-from acclimate.options import Count, Whole
+from acclimate.options import Count, Seed
 from acclimate.scenarios.population import Population
 
 
@@ -53,7 +53,7 @@ class Schedule:
     rounds: Count
     cohort: Count | Literal["all"] = "all"
     keep_every: Count | None = None
-    seed: Whole | None = None  # instead of the experiment's: one model for all its seeds
+    seed: Seed | None = None  # instead of the experiment's: one model for all its seeds
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape as _escape
+from xml.sax.saxutils import quoteattr
 
 import numpy as np
 from numpy.typing import NDArray
+
+from acclimate.errors import shown
 
 Values = NDArray[np.float64]
 
@@ -21,6 +24,11 @@ DASHES = ("none", "7 3", "2 3")  # when the colours are used up
 SHADES = ("#fbfcfe", "#c6dbef", "#6baed6", "#2171b5", "#08306b")  # from nothing to the most
 LEVELS = 64  # of shades: equal neighbours become one shape, which keeps files small
 WIDE = 0.58  # of a letter, in units of its size: wide enough for the fonts above
+
+
+def escape(words: str) -> str:
+    """Words as they can stand in a file: control characters, which XML has no place for, are written out."""
+    return _escape(shown(words))
 
 
 class Box(NamedTuple):

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from acclimate.engine.checkpoint import Metric
 from acclimate.engine.evaluate import Commit, Paused, Resume
+from acclimate.engine.sealed import sealed, unsealed
+from acclimate.errors import DamagedFile
 from acclimate.trees import Parcel
 
 _SCHEMA = """
@@ -46,6 +48,7 @@ CREATE TABLE IF NOT EXISTS note (
     PRIMARY KEY (run, system, seed, name)) WITHOUT ROWID;
 """
 
+VERSION = 1  # of the tables; one without a number is from before there were numbers, and has the same
 _UNIT = "WHERE run = ? AND system = ? AND seed = ? AND phase = ?"
 _MEASURED = {
     "row": "round, client, stream, slot, shift, metric, value",
@@ -69,10 +72,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None, timeout=120)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.executescript(_SCHEMA)
+        self._db = _opened(path)
 
     def close(self) -> None:
         self._db.close()
@@ -143,7 +143,7 @@ class Store:
             )
             self._db.executemany(
                 "INSERT OR REPLACE INTO server VALUES (?, ?, ?, ?, ?, ?, ?)",
-                ((*unit, stream, slot, state) for stream, (slot, state) in commit.servers.items()),
+                ((*unit, stream, slot, sealed(state)) for stream, (slot, state) in commit.servers.items()),
             )
 
     def resume(self, unit: Unit) -> Resume:
@@ -155,8 +155,14 @@ class Store:
                 m: Paused(slot, _parcel(state), json.loads(tally), _parcel(welcomed))
                 for m, slot, state, tally, welcomed in members
             },
-            servers={stream: (slot, state) for stream, slot, state in servers},
+            servers={s: (slot, unsealed(state, "where a test's server stands")) for s, slot, state in servers},
         )
+
+    def forget(self, unit: Unit) -> None:
+        """Drop all that a test has measured so far."""
+        with self._transaction():
+            for table in (*_MEASURED, *_RESUMED):
+                self._db.execute(f"DELETE FROM {table} {_UNIT}", unit)
 
     def complete(self, unit: Unit, recipe: str) -> None:
         """Mark a test as finished, remember what it was made of, and drop what was only needed to resume it."""
@@ -221,9 +227,36 @@ class Store:
         try:
             yield
         except BaseException:
-            self._db.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # a full disk has ended the transaction already
+                self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The database of a file, ready to write to, or, where it may only be read, to read from."""
+    try:
+        db = sqlite3.connect(path, isolation_level=None, timeout=120)
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            db.close()
+            raise DamagedFile(
+                f"{path} was written by a newer version of acclimate (its form is {version}, ours {VERSION}); "
+                "use that version, or another --runs folder"
+            )
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        db.executescript(_SCHEMA)
+        db.execute(f"PRAGMA user_version = {VERSION}")
+        return db
+    except sqlite3.OperationalError as error:
+        if ("readonly" not in str(error) and "unable to open" not in str(error)) or not path.exists():
+            raise
+        return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    except sqlite3.DatabaseError as error:
+        raise DamagedFile(
+            f"{path} is damaged or no store of acclimate ({error}); move it away and run again"
+        ) from error
 
 
 def _united(before: dict[str, str], versions: dict[str, str]) -> dict[str, str]:
@@ -233,11 +266,11 @@ def _united(before: dict[str, str], versions: dict[str, str]) -> dict[str, str]:
 
 
 def _sealed(parcel: Parcel | None) -> bytes | None:
-    return None if parcel is None else parcel.seal()
+    return None if parcel is None else sealed(parcel.seal())
 
 
 def _parcel(blob: bytes | None) -> Parcel | None:
-    return None if blob is None else Parcel(blob)
+    return None if blob is None else Parcel(unsealed(blob, "where a test stands"))
 
 
 def _now() -> str:
