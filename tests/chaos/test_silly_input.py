@@ -50,6 +50,7 @@ OVERRIDES = {
     "a list for a name": "name=[1, 2]",
     "a mapping for seeds": "seeds={a: 1}",
     "a set": "seeds=!!set {1, 2}",
+    "a tag without a value": "seeds={name: !!int }",
     "binary": "name=!!binary aGVsbG8=",
 }  # fmt: skip
 

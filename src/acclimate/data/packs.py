@@ -10,6 +10,7 @@ A pack is checked from end to end and decoded once, to uint8 [N, H, W, C] in the
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import math
@@ -69,10 +70,6 @@ def open_pack(path: Path, classes: int, shape: tuple[int, ...], *, sha256: str =
         invert: Take 255 minus the pixels, for data sets kept black on white.
     """
     found = _sum(path)
-    if sha256 and found != sha256:
-        warnings.warn(
-            f"{path} is not the file it should be: its sha256 is {found}, expected {sha256}", Damage, stacklevel=2
-        )
     digest = f"{path.stem}-{found[:16]}-{FORM}" + ("-inverted" if invert else "")
     pixels, rest = cache_folder() / "images" / f"{digest}.npy", cache_folder() / "images" / f"{digest}.npz"
     if not (is_sound(pixels) and is_sound(rest)):
@@ -84,6 +81,10 @@ def open_pack(path: Path, classes: int, shape: tuple[int, ...], *, sha256: str =
             inverted = (255 - part for part in parts) if invert else parts
             write_images(pixels, (count, height, width, channels), inverted)
             _save_rest(rest, labels, columns, names)  # last: what is complete has both
+    if sha256 and found != sha256:
+        warnings.warn(
+            f"{path} is not the file it should be: its sha256 is {found}, expected {sha256}", Damage, stacklevel=2
+        )
     with np.load(rest, allow_pickle=False) as kept:
         return Pack(
             images=pixels,
@@ -154,7 +155,9 @@ def _blame(path: Path, found: str, expected: str) -> Iterator[None]:
     """Whatever is wrong inside is wrong with this file."""
     try:
         yield
-    except (_Problem, *BROKEN) as error:
+    except (_Problem, OSError, *BROKEN) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that of a place before the file's beginning
+            raise
         what = error if isinstance(error, _Problem) else f"expected a readable .npz file, found: {error}"
         sums = ""
         if expected:
@@ -184,7 +187,7 @@ def _array(archive: zipfile.ZipFile, key: str) -> NDArray[Any]:
     with archive.open(f"{key}.npy") as member:
         size, _, dtype = _header(member)
     needed = math.prod(size) * dtype.itemsize
-    if needed > MOST_BYTES or (len(size) > 1 and key != "buf"):
+    if needed > MOST_BYTES:
         raise _Problem(f"expected at most {MOST_BYTES:,} bytes in '{key}', found {dtype} {size}")
     if needed > held:
         raise _Problem(f"expected {needed:,} bytes in '{key}' for its {dtype} {size}, found {held:,}")

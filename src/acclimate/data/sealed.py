@@ -48,8 +48,9 @@ def write_images(path: Path, shape: tuple[int, ...], parts: Iterable[NDArray[np.
 
 def seal(path: Path) -> None:
     """Note the sum of a file that is as it should be."""
-    digest = _sum(path)
+    digest, found = _sum(path), path.stat()
     write_whole(_sum_file(path), lambda file: file.write(digest.encode()))
+    _seen[path] = (found.st_size, found.st_mtime_ns)
 
 
 def is_sound(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""States as they are kept: a blob and its sum, so that one that was damaged is noticed when it is read."""
+"""States as they are kept: a blob and the sum of it and of its place, so that damage is noticed when it is read."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from acclimate.errors import DamagedFile
 _MARK, _LENGTH = b"\0blake2b", 16
 
 
-def sealed(blob: bytes) -> bytes:
+def sealed(blob: bytes, place: str) -> bytes:
     """A blob with its sum behind it.
 
-    >>> unsealed(sealed(b"state"), "it")
+    >>> unsealed(sealed(b"state", "round 1"), "round 1", "the state")
     b'state'
     """
-    return blob + _MARK + _digest(blob)
+    return blob + _MARK + _digest(blob, place)
 
 
-def unsealed(kept: bytes, what: str) -> bytes:
+def unsealed(kept: bytes, place: str, what: str) -> bytes:
     """The blob again; what was kept before there were sums is as it is."""
     blob, mark, digest = kept[: -len(_MARK) - _LENGTH], kept[-len(_MARK) - _LENGTH : -_LENGTH], kept[-_LENGTH:]
     if mark != _MARK:
         return kept
-    if digest != _digest(blob):
+    if digest != _digest(blob, place):
         raise DamagedFile(f"{what} was damaged")
     return blob
 
 
-def _digest(blob: bytes) -> bytes:
-    return hashlib.blake2b(blob, digest_size=_LENGTH).digest()
+def _digest(blob: bytes, place: str) -> bytes:
+    return hashlib.blake2b(blob, digest_size=_LENGTH, key=place.encode()[:64]).digest()

@@ -49,6 +49,7 @@ CREATE TABLE IF NOT EXISTS note (
 """
 
 VERSION = 1  # of the tables; one without a number is from before there were numbers, and has the same
+_TEST = "test"  # the place of its states, for their sums
 _UNIT = "WHERE run = ? AND system = ? AND seed = ? AND phase = ?"
 _MEASURED = {
     "row": "round, client, stream, slot, shift, metric, value",
@@ -143,7 +144,7 @@ class Store:
             )
             self._db.executemany(
                 "INSERT OR REPLACE INTO server VALUES (?, ?, ?, ?, ?, ?, ?)",
-                ((*unit, stream, slot, sealed(state)) for stream, (slot, state) in commit.servers.items()),
+                ((*unit, stream, slot, sealed(state, _TEST)) for stream, (slot, state) in commit.servers.items()),
             )
 
     def resume(self, unit: Unit) -> Resume:
@@ -155,7 +156,7 @@ class Store:
                 m: Paused(slot, _parcel(state), json.loads(tally), _parcel(welcomed))
                 for m, slot, state, tally, welcomed in members
             },
-            servers={s: (slot, unsealed(state, "where a test's server stands")) for s, slot, state in servers},
+            servers={s: (slot, unsealed(state, _TEST, "where the server stands")) for s, slot, state in servers},
         )
 
     def forget(self, unit: Unit) -> None:
@@ -266,11 +267,11 @@ def _united(before: dict[str, str], versions: dict[str, str]) -> dict[str, str]:
 
 
 def _sealed(parcel: Parcel | None) -> bytes | None:
-    return None if parcel is None else sealed(parcel.seal())
+    return None if parcel is None else sealed(parcel.seal(), _TEST)
 
 
 def _parcel(blob: bytes | None) -> Parcel | None:
-    return None if blob is None else Parcel(unsealed(blob, "where a test stands"))
+    return None if blob is None else Parcel(unsealed(blob, _TEST, "where a client stands"))
 
 
 def _now() -> str:
