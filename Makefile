@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # torch exactly: on machines with a CPU build of this version, that build is taken and no CUDA packages come in.
 TORCH := torch==2.13.0
 
-.PHONY: demo test test-all test-system check setup bench clean
+.PHONY: demo test test-all test-system check setup bench chaos clean
 
 demo: setup
 	$(BIN)/acclimate run quickstart
@@ -28,6 +28,9 @@ check: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+chaos: setup
+	$(BIN)/python tests/chaos/suite.py
 
 setup: $(VENV)/.ready
 

@@ -4,6 +4,9 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt, Interval, MinLen
 
+LARGEST_SEED = 2**31 - 1
+
+Seed = Annotated[int, Interval(ge=0, le=LARGEST_SEED)]
 Count = Annotated[int, Ge(1)]
 Whole = Annotated[int, Ge(0)]
 Positive = Annotated[float, Gt(0)]

@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 
 from acclimate.data import identity, packs
-from acclimate.data.folders import cache_folder, data_folder, write_images
+from acclimate.data.folders import cache_folder, data_folder
 from acclimate.data.packs import open_columns, open_pack, write_pack
+from acclimate.data.sealed import write_images
 from acclimate.errors import MissingData
 
 SHAPE = (1, 4, 4)

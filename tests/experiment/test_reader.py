@@ -85,7 +85,7 @@ def test_problems_come_all_at_once_with_path_found_and_possible():
         "model.hidden.0: expected a number greater than or equal to 1; found 0",
         "test.batch_size: expected a valid integer or 'all'; found 'none'",
         "test.rest: unknown key; did you mean 'reset'? Possible: batch_size, reset, sync_every, validation",
-        "seeds: expected different numbers of at least 0, such as [0, 1, 2]; found [0, 0]",
+        "seeds: expected different numbers from 0 to 2³¹ − 1, as [0, 1, 2]; found [0, 0]",
         "phases.0.local.lr: expected a number greater than 0; found -1",
         "phases.0.local.epoch: unknown key; did you mean 'epochs'? Possible: batch_size, clip, decay, "
         "decay_every, epochs, lr, momentum, steps, weight_decay",
@@ -140,7 +140,7 @@ def test_problem_names_the_key_and_what_to_do(change, message):
     ("override", "message"),
     [
         ("seeds", "override 'seeds': expected KEY=VALUE"),
-        ("seeds=[0", "override 'seeds=[0': the value is not readable as YAML"),
+        ("seeds=[0", "override 'seeds=[0': not readable as YAML"),
         ("phases.3.rounds=1", "override 'phases.3.rounds=1': there is no '3' in 'phases'"),
         ("systems.tnt.adapter.lr=1", "did you mean 'tent'?"),
     ],

@@ -81,7 +81,7 @@ def test_replies_that_were_left_out_are_told(tmp_path, monkeypatch):
     (phase,) = made.phases
     assert (phase.replies, phase.left_out) == (12, 2)
     assert made.plain()["phases"][0]["left_out"] == 2
-    assert "2 of 12 replies were not finite or never came" in " ".join(text(made, found).split())
+    assert "2 of 12 replies could not be used or never came" in " ".join(text(made, found).split())
 
 
 def test_a_training_that_failed_is_no_result(tmp_path, monkeypatch):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 import signal
+import sqlite3
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +24,8 @@ from acclimate.cli.printing import Commands, Json, print_rows, width
 from acclimate.cli.report import PictureFormat
 from acclimate.cli.runs import DEFAULT_RUNS, NAMED, Runs
 from acclimate.cli.runs import find as _find_run
-from acclimate.errors import AcclimateError, ConfigError, nearest
+from acclimate.errors import AcclimateError, ConfigError, nearest, shown
+from acclimate.options import LARGEST_SEED
 from acclimate.version import __version__
 
 if TYPE_CHECKING:
@@ -79,9 +83,9 @@ def run(
         again = shlex.join(["acclimate", "run", experiment, *(overrides or [])])
         try:
             _work(read(experiment, overrides or []), runs, workers, reuse)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             typer.echo(f"\nStopped. Everything finished so far is saved; go on with:\n  {again}", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(_code(stop)) from None
     _print_table(runs, run_name, as_json)
     _write_report(runs, run_name)
 
@@ -102,7 +106,9 @@ def show(
     more: Annotated[
         list[str] | None, typer.Argument(help="After 'scenario': its name and options, such as ttpfl shift=label.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed of the population that 'show scenario' draws.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of the population of 'show scenario'.")
+    ] = 0,
     runs: Runs = DEFAULT_RUNS,
     as_json: Json = False,
 ) -> None:
@@ -192,9 +198,9 @@ def reproduce(
             raise ConfigError(unmet, f"the published table '{name}'")
         try:
             _work(experiments[piece], runs, workers, reuse)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(_code(stop)) from None
         _write_pages(paper, experiments, runs, docs, overrides or [])
     if not left:
         _write_pages(paper, experiments, runs, docs, overrides or [])
@@ -214,15 +220,45 @@ def _write_pages(
 
 def main() -> None:
     """The entry point: errors a user can mend are messages, not tracebacks."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _terminate)
+    warnings.showwarning = _warn
     try:
         app()  # usage errors, Ctrl-C and broken pipes are its own business
     except AcclimateError as error:
         _fail(f"{type(error).__name__}: {error}")
+    except (OSError, sqlite3.Error) as error:
+        _fail(_told(error))
+
+
+class _Terminated(KeyboardInterrupt):
+    """Somebody has asked the process to end (SIGTERM): like Ctrl-C, what was finished is saved."""
+
+
+def _terminate(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is ending already
+    raise _Terminated
+
+
+def _code(stop: KeyboardInterrupt) -> int:
+    """The exit code of a process that was stopped."""
+    return 143 if isinstance(stop, _Terminated) else 130
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    typer.echo(f"note: {shown(message)}", err=True)
+
+
+def _told(error: OSError | sqlite3.Error) -> str:
+    """What a machine could not do, and what to do about it."""
+    if getattr(error, "errno", None) == errno.ENOSPC or "disk is full" in str(error):
+        return "disk full: make room and run the same command again; what was finished is saved"
+    if isinstance(error, OSError):
+        return f"{error.strerror or type(error).__name__}: {error.filename or error}; choose another place, or mend it"
+    return f"{type(error).__name__}: {error}; the file may be damaged, or of another program"
 
 
 def _fail(message: str) -> None:
-    typer.echo(message, err=True)
+    typer.echo(shown(message), err=True)
     sys.exit(2)
 
 
@@ -272,17 +308,19 @@ def _described(name: str, rooms: list[str]) -> list[dict[str, Any]]:
 
 def _picture(words: list[str], seed: int) -> str:
     """A scenario of the catalog, drawn."""
-    import yaml
-
     from acclimate.experiment.catalog import SCENARIOS
     from acclimate.experiment.schema import check
+    from acclimate.experiment.written import Unreadable, load
     from acclimate.scenarios.picture import picture
 
     name, *options = words or [""]
     if name not in SCENARIOS:
         raise ConfigError([f"unknown scenario '{name}'; {nearest(name, SCENARIOS)}"], "show scenario")
     target = SCENARIOS[name].load()
-    given = {key: yaml.safe_load(value) for key, _, value in (option.partition("=") for option in options)}
+    try:
+        given = {key: load(value) for key, _, value in (option.partition("=") for option in options)}
+    except Unreadable as error:
+        raise ConfigError([str(error)], "show scenario") from error
     values, _, problems = check(target, given, name)
     if problems:
         raise ConfigError(problems, "show scenario")

@@ -9,6 +9,7 @@ import typer
 
 from acclimate.cli.printing import Commands, Json, print_rows
 from acclimate.errors import AcclimateError
+from acclimate.options import LARGEST_SEED
 
 data = Commands(help="Data sets: what is here, what is missing, how to get it.", no_args_is_help=True)
 
@@ -54,11 +55,13 @@ def preview(
     out: Annotated[Path, typer.Argument(help="The PNG file to write.")] = Path("corruptions.png"),
     name: Annotated[str, typer.Option("--data", help="A data set of 'acclimate data check'.")] = "digits",
     images: Annotated[int, typer.Option(min=1, max=8, help="How many images, side by side.")] = 1,
-    seed: int = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED)] = 0,
 ) -> None:
     """Draw all corruptions at all severities on one sheet."""
     if out.exists():
         raise AcclimateError(f"{out} exists already and is not overwritten; choose another name, or remove it")
+    if out.suffix.lower() != ".png":
+        raise AcclimateError(f"{out}: expected a name that ends in .png")
     import torch
 
     from acclimate.data import sources

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acclimate.data.dataset import Dataset
-from acclimate.data.folders import cache_folder, write_images, write_whole
+from acclimate.data.folders import cache_folder
 from acclimate.data.readers.images import is_image, read_images
+from acclimate.data.sealed import is_sound, write_images, write_sealed
 from acclimate.errors import MissingData, nearest
 from acclimate.examples import Images
 
+MOST_PIXELS = 50_000_000  # of one image
 UNLABELLED = -1
 
 
@@ -87,7 +89,7 @@ def _dataset(path: Path, entries: Sequence[Listed], size: int | None, classes: S
     number, place = {name: k for k, name in enumerate(names)}, {name: k for k, name in enumerate(clients)}
     digest = f"own-{_digest(entries, size)}"
     pixels, notes = cache_folder() / "images" / f"{digest}.npy", cache_folder() / "images" / f"{digest}.json"
-    if not (pixels.exists() and notes.exists()):
+    if not (is_sound(pixels) and is_sound(notes)):
         _decode([entry.file for entry in entries], size, pixels, notes)
     kept = json.loads(notes.read_bytes())
     return Dataset(
@@ -148,7 +150,7 @@ def _decode(files: Sequence[Path], size: int | None, pixels: Path, notes: Path) 
     sums = _Sums(channels)
     parts = sums.watch(read_images(files, (height, width), channels, upright=True))
     write_images(pixels, (len(files), height, width, channels), parts)
-    write_whole(notes, lambda file: file.write(json.dumps(sums.moments()).encode()))
+    write_sealed(notes, lambda file: file.write(json.dumps(sums.moments()).encode()))
 
 
 class _Sums:
@@ -181,6 +183,8 @@ def _shape(file: Path) -> tuple[int, int, int]:
         with Image.open(file) as image:
             turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientation: on its side
             width, height = image.size[::-1] if turned else image.size
+            if width * height > MOST_PIXELS:
+                raise ValueError(f"{width}x{height} pixels, at most {MOST_PIXELS:,} possible")
             return (1 if image.mode in ("1", "L", "LA") else 3), height, width
     except (OSError, SyntaxError, ValueError) as error:
         raise MissingData(f"{file}: expected an image, found: {error}") from error

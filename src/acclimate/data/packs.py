@@ -10,9 +10,12 @@ A pack is checked from end to end and decoded once, to uint8 [N, H, W, C] in the
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
+import math
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,12 +27,14 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from acclimate.data.folders import cache_folder, write_images, write_whole
+from acclimate.data.folders import cache_folder, write_whole
 from acclimate.data.identity import sha256_of
-from acclimate.errors import MissingData
+from acclimate.data.sealed import is_sound, write_images, write_sealed
+from acclimate.errors import Damage, MissingData
 
 FORM = 1  # of the decoded files; a change leaves the old ones unused
 CHUNK = 1000  # images at a time
+MOST_BYTES = 2**36  # of one array: more than any data set has that is kept in one file
 STYLES = {"buf": ("buf", "offsets", "y"), "train_x": ("train_x", "train_y", "test_x", "test_y"), "x": ("x", "y")}
 BROKEN = (  # what zipfile and numpy raise for a damaged file
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, ValueError, NotImplementedError, RuntimeError
@@ -67,7 +72,7 @@ def open_pack(path: Path, classes: int, shape: tuple[int, ...], *, sha256: str =
     found = _sum(path)
     digest = f"{path.stem}-{found[:16]}-{FORM}" + ("-inverted" if invert else "")
     pixels, rest = cache_folder() / "images" / f"{digest}.npy", cache_folder() / "images" / f"{digest}.npz"
-    if not (pixels.exists() and rest.exists()):
+    if not (is_sound(pixels) and is_sound(rest)):
         with _blame(path, found, sha256), zipfile.ZipFile(path) as archive:
             labels, columns, names = _facts(archive, classes)
             count, parts = (_encoded if "buf.npy" in archive.namelist() else _plain)(archive, shape)
@@ -76,6 +81,10 @@ def open_pack(path: Path, classes: int, shape: tuple[int, ...], *, sha256: str =
             inverted = (255 - part for part in parts) if invert else parts
             write_images(pixels, (count, height, width, channels), inverted)
             _save_rest(rest, labels, columns, names)  # last: what is complete has both
+    if sha256 and found != sha256:
+        warnings.warn(
+            f"{path} is not the file it should be: its sha256 is {found}, expected {sha256}", Damage, stacklevel=2
+        )
     with np.load(rest, allow_pickle=False) as kept:
         return Pack(
             images=pixels,
@@ -146,7 +155,9 @@ def _blame(path: Path, found: str, expected: str) -> Iterator[None]:
     """Whatever is wrong inside is wrong with this file."""
     try:
         yield
-    except (_Problem, *BROKEN) as error:
+    except (_Problem, OSError, *BROKEN) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that of a place before the file's beginning
+            raise
         what = error if isinstance(error, _Problem) else f"expected a readable .npz file, found: {error}"
         sums = ""
         if expected:
@@ -166,9 +177,22 @@ def _small(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
     found = {}
     for key in names:
         if key not in ("x", "train_x", "test_x", "buf"):
-            with archive.open(f"{key}.npy") as member:
-                found[key] = npy.read_array(member, allow_pickle=False)
+            found[key] = _array(archive, key)
     return found
+
+
+def _array(archive: zipfile.ZipFile, key: str) -> NDArray[Any]:
+    """An array, if it is as large as its entry in the archive and no larger than any that makes sense."""
+    held = archive.getinfo(f"{key}.npy").file_size
+    with archive.open(f"{key}.npy") as member:
+        size, _, dtype = _header(member)
+    needed = math.prod(size) * dtype.itemsize
+    if needed > MOST_BYTES:
+        raise _Problem(f"expected at most {MOST_BYTES:,} bytes in '{key}', found {dtype} {size}")
+    if needed > held:
+        raise _Problem(f"expected {needed:,} bytes in '{key}' for its {dtype} {size}, found {held:,}")
+    with archive.open(f"{key}.npy") as member:
+        return npy.read_array(member, allow_pickle=False)
 
 
 def _facts(archive: zipfile.ZipFile, classes: int) -> tuple[Labels, Columns, Names]:
@@ -249,6 +273,10 @@ def _plain(archive: zipfile.ZipFile, shape: tuple[int, ...]) -> tuple[int, Itera
         wanted = [(height, width, channels)] + ([(height, width)] if channels == 1 else [])
         if fortran or dtype != np.uint8 or size[1:] not in wanted:
             raise _Problem(f"expected uint8 images [N, {height}, {width}, {channels}] in '{key}', found {dtype} {size}")
+        if math.prod(size) > min(MOST_BYTES, archive.getinfo(f"{key}.npy").file_size):
+            raise _Problem(
+                f"expected {math.prod(size):,} bytes in '{key}', at most {MOST_BYTES:,}; found fewer or more"
+            )
         count += size[0]
     return count, (part for key in keys for part in _parts(archive, key, (height, width, channels)))
 
@@ -271,10 +299,7 @@ def _parts(archive: zipfile.ZipFile, key: str, each: tuple[int, ...]) -> Iterato
 
 def _encoded(archive: zipfile.ZipFile, shape: tuple[int, ...]) -> tuple[int, Iterator[Pixels]]:
     """Images of the buf style, decoded."""
-    with archive.open("buf.npy") as member:
-        buf = npy.read_array(member, allow_pickle=False)
-    with archive.open("offsets.npy") as member:
-        offsets = npy.read_array(member, allow_pickle=False)
+    buf, offsets = _array(archive, "buf"), _array(archive, "offsets")
     if buf.dtype != np.uint8 or buf.ndim != 1:
         raise _Problem(f"expected 'buf' as a list of uint8, found {buf.dtype} {buf.shape}")
     if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or not len(offsets):
@@ -298,11 +323,11 @@ def _decoded(buf: Pixels, offsets: list[int], shape: tuple[int, ...]) -> Iterato
             row = start + k
             try:
                 image = Image.open(io.BytesIO(buf[offsets[row] : offsets[row + 1]].tobytes()))
+                if image.size != (width, height):  # by its header, before anything is decoded
+                    raise _Problem(f"expected images of {height}x{width}, found {image.size[::-1]} in row {row}")
                 pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
             except (OSError, SyntaxError, ValueError) as error:
                 raise _Problem(f"expected an image in row {row}, found: {error}") from error
-            if pixels.shape[:2] != (height, width):
-                raise _Problem(f"expected images of {height}x{width}, found {pixels.shape[:2]} in row {row}")
             part[k] = pixels.reshape(height, width, channels)
         yield part
 
@@ -311,4 +336,4 @@ def _save_rest(path: Path, labels: Labels, columns: Columns, names: Names) -> No
     arrays: dict[str, Any] = {"labels": labels}
     arrays |= {f"column {key}": column for key, column in columns.items()}
     arrays |= {f"names {key}": np.array(of) for key, of in names.items()}
-    write_whole(path, lambda file: np.savez(file, **arrays))
+    write_sealed(path, lambda file: np.savez(file, **arrays))

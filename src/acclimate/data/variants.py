@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate.data.dataset import Dataset
-from acclimate.data.folders import cache_folder, write_images
+from acclimate.data.folders import cache_folder
+from acclimate.data.sealed import is_sound, write_images
 from acclimate.errors import ConfigError
 from acclimate.examples import Images
 
@@ -38,7 +39,7 @@ def variant(dataset: Dataset, size: int | None = None, channels: int | None = No
         )
     digest = f"{dataset.digest}-{height}x{width}x{channels}"
     path = cache_folder() / "images" / f"{digest}.npy"
-    if not path.exists():
+    if not is_sound(path):
         parts = _changed(dataset.images, channels, (height, width))
         write_images(path, (len(dataset.images), height, width, channels), parts)
     mean, std = (_channels(values, channels) for values in (dataset.mean, dataset.std))

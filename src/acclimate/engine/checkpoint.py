@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+from acclimate.engine.sealed import sealed, unsealed
+from acclimate.errors import DamagedFile
 
 Metric = tuple[int, int, str, float]  # round, client, name, value
 
@@ -30,36 +35,54 @@ class Checkpoint:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=120)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.executescript(_SCHEMA)
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.executescript(_SCHEMA)
+            for round in self.kept():
+                self.server(round)
+        except (DamagedFile, sqlite3.DatabaseError) as error:
+            self._db.close()
+            if isinstance(error, DamagedFile | sqlite3.OperationalError):  # a full disk and the like are no damage
+                raise
+            raise DamagedFile(self._told(str(error))) from error
 
     def close(self) -> None:
         self._db.close()
 
     def last(self) -> int | None:
         """The last finished round; None before anything was saved."""
-        found: int | None = self._db.execute("SELECT max(round) FROM server").fetchone()[0]
+        found: int | None = self._read("SELECT max(round) FROM server")[0][0]
         return found
 
     def kept(self) -> list[int]:
         """The rounds whose state can still be read."""
-        return [row[0] for row in self._db.execute("SELECT round FROM server ORDER BY round")]
+        return [row[0] for row in self._read("SELECT round FROM server ORDER BY round")]
 
     def server(self, round: int) -> bytes:
         """The server's state after a kept round."""
-        row = self._db.execute("SELECT state FROM server WHERE round = ?", (round,)).fetchone()
-        if row is None:
+        found = self._read("SELECT state FROM server WHERE round = ?", round)
+        if not found:
             raise KeyError(f"round {round} was not kept; kept: {self.kept()}")
-        return bytes(row[0])
+        return unsealed(found[0][0], f"server {round}", self._told(f"the server's state of round {round}"))
 
     def client(self, id: int, round: int | None = None) -> bytes | None:
         """A client's state after a kept round (the last one by default); None if it had not taken part."""
-        row = self._db.execute(
-            "SELECT state FROM client WHERE id = ? AND round <= ? ORDER BY round DESC LIMIT 1",
-            (id, 2**62 if round is None else round),
-        ).fetchone()
-        return None if row is None else bytes(row[0])
+        sql = "SELECT round, state FROM client WHERE id = ? AND round <= ? ORDER BY round DESC LIMIT 1"
+        for at, state in self._read(sql, id, 2**62 if round is None else round):
+            return unsealed(state, f"client {id} {at}", self._told(f"the state of client {id}"))
+        return None
+
+    def _read(self, sql: str, *values: int) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except sqlite3.OperationalError:
+            raise  # a lock, a full disk: no damage
+        except (sqlite3.DatabaseError, OverflowError) as error:
+            raise DamagedFile(self._told(str(error))) from error
+
+    def _told(self, what: str) -> str:
+        return f"{self.path} (delete the file, and what it held is made again): {what}"
 
     def was_useful(self) -> bool:
         """Whether in any round some client's reply could be used; also before the first round."""
@@ -83,7 +106,7 @@ class Checkpoint:
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
-            db.execute("INSERT INTO server VALUES (?, ?, ?)", (round, int(keep), server))
+            db.execute("INSERT INTO server VALUES (?, ?, ?)", (round, int(keep), sealed(server, f"server {round}")))
             db.execute("DELETE FROM server WHERE round < ? AND NOT kept", (round,))
             for id, state in (clients or {}).items():
                 # Of a client's older states, those that a kept round ended with stay.
@@ -92,9 +115,10 @@ class Checkpoint:
                     "AND round < ? AND round >= old.round)",
                     (id, round),
                 )
-                db.execute("INSERT INTO client VALUES (?, ?, ?)", (id, round, state))
+                db.execute("INSERT INTO client VALUES (?, ?, ?)", (id, round, sealed(state, f"client {id} {round}")))
             db.executemany("INSERT INTO metric VALUES (?, ?, ?, ?)", metrics)
             db.execute("COMMIT")
         except BaseException:
-            db.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # a full disk has ended the transaction already
+                db.execute("ROLLBACK")
             raise

@@ -6,6 +6,7 @@ A phase is found by everything that decides its result: the population, the mode
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from acclimate.data.folders import cache_folder
 from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.known import Known, Outcome
 from acclimate.engine.train import at_round
-from acclimate.errors import MissingData
+from acclimate.errors import Damage, DamagedFile, MissingData
 from acclimate.experiment.experiment import System, digest_of
 from acclimate.experiment.source import source_digest
 from acclimate.experiment.versions import versions
@@ -72,8 +73,22 @@ def _phase_path(content: Any, modules: Iterable[str], rounds: int, reuse: bool) 
     return path, False
 
 
+def sound_checkpoint(path: Path) -> Checkpoint:
+    """A phase's checkpoint; one that is damaged is removed, with a warning, and begins anew."""
+    try:
+        return Checkpoint(path)
+    except DamagedFile as error:
+        warnings.warn(f"{error}; it is made again", Damage, stacklevel=2)
+        for part in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+            part.unlink(missing_ok=True)
+        return Checkpoint(path)
+
+
 def _rounds(path: Path) -> int | None:
-    checkpoint = Checkpoint(path)
+    try:
+        checkpoint = Checkpoint(path)
+    except DamagedFile:
+        return None
     try:
         return checkpoint.last()
     finally:

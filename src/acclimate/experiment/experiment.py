@@ -19,7 +19,7 @@ from acclimate.experiment.differences import differing, revision_of
 from acclimate.experiment.outside import ByName
 from acclimate.experiment.unseen import unseen
 from acclimate.models.build import Build
-from acclimate.options import Count, Whole
+from acclimate.options import Count, Seed
 from acclimate.plugins import is_plugin
 from acclimate.scenarios.population import Population
 
@@ -58,7 +58,7 @@ class Schedule:
     rounds: Count
     cohort: Count | Literal["all"] = "all"
     keep_every: Count | None = None
-    seed: Whole | None = None  # instead of the experiment's: one model for all its seeds
+    seed: Seed | None = None  # instead of the experiment's: one model for all its seeds
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from acclimate.errors import nearest
+from acclimate.experiment.written import Unreadable, load, short
 
 
 def override(raw: dict[str, Any], text: str) -> list[str]:
@@ -20,18 +19,20 @@ def override(raw: dict[str, Any], text: str) -> list[str]:
     """
     path, equals, written = text.partition("=")
     if not equals:
-        return [f"override '{text}': expected KEY=VALUE, such as seeds=[0,1] or phases.0.rounds=50"]
+        return [f"override '{short(text)}': expected KEY=VALUE, such as seeds=[0,1] or phases.0.rounds=50"]
     try:
-        value = yaml.safe_load(written)
-    except yaml.YAMLError:
-        return [f"override '{text}': the value is not readable as YAML"]
+        value = load(written)
+    except Unreadable as error:
+        return [f"override '{short(text)}': {error}"]
     *parents, last = path.split(".")
     place: Any = raw
     for depth, part in enumerate([*parents, last]):
         key = _place(place, part)
         if key is None:
             where = ".".join(parents[:depth])
-            return [f"override '{text}': there is no '{part}' in '{where}'; {nearest(part, _places(place))}"]
+            return [
+                f"override '{short(text)}': there is no '{short(part)}' in '{where}'; {nearest(part, _places(place))}"
+            ]
         if depth == len(parents):
             place[key] = value
         else:
@@ -48,7 +49,7 @@ def _place(container: Any, part: str) -> Any:
     if isinstance(container, dict):
         return part
     if isinstance(container, list):
-        if part.isdigit() and int(part) < len(container):
+        if part.isascii() and part.isdigit() and len(part) < 10 and int(part) < len(container):
             return int(part)
         names = [item.get("name") if isinstance(item, dict) else item for item in container]
         return names.index(part) if part in names else None

@@ -63,7 +63,7 @@ def _rows(drawn: Drawn, met: Slot, dataset: Dataset) -> Iterator[list[str]]:
     """The predictions of one batch, where it has some."""
     values, classes, clients = drawn.content, dataset.names["label"], dataset.names["client"]
     held = [row for part in met.parts for row in part.rows.tolist()]
-    said = "yes" if bool(values.get("intervened", False)) else "no"
+    said = "yes" if bool(values.get("stepped_in", False)) else "no"
     asked = (
         values[key].tolist() if key in values else [] for key in ("asked", "answers", "probabilities", "entropies")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -13,6 +14,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from acclimate.errors import shown
 
 
 class Bars:
@@ -39,12 +42,12 @@ class Bars:
         self._progress.stop()
 
     def begin(self, title: str, total: int) -> None:
-        self._title, self._since, self._done = title, time.monotonic(), 0
-        self._task = self._progress.add_task(title, total=total, note="")
+        self._title, self._since, self._done = _plain(title), time.monotonic(), 0
+        self._task = self._progress.add_task(self._title, total=total, note="")
 
     def step(self, done: int, text: str) -> None:
         self._done = done
-        self._progress.update(self._task, completed=done, note=text)
+        self._progress.update(self._task, completed=done, note=_plain(text))
 
     def end(self) -> None:
         self._progress.remove_task(self._task)
@@ -52,7 +55,7 @@ class Bars:
             self._progress.console.print(f"[dim]{self._title}: {time.monotonic() - self._since:.1f} s", highlight=False)
 
     def say(self, text: str) -> None:
-        self._progress.console.print(text, highlight=False)
+        self._progress.console.print(_plain(text), highlight=False)
 
 
 class Lines:
@@ -69,7 +72,7 @@ class Lines:
     def __exit__(self, *_: object) -> None: ...
 
     def begin(self, title: str, total: int) -> None:
-        self._title, self._total, self._since = title, total, time.monotonic()
+        self._title, self._total, self._since = _plain(title), total, time.monotonic()
         self._first: int | None = None
         self._last, self._ended = self._since, False
 
@@ -82,10 +85,15 @@ class Lines:
         rate = (now - self._since) / max(done - self._first, 1)
         left = f", {rate * (self._total - done):.0f} s left" if done < self._total else f", {now - self._since:.1f} s"
         self._last, self._ended = now, done == self._total
-        note = f" ({text})" if text else ""
+        note = f" ({_plain(text)})" if text else ""
         self._console.print(f"{self._title}: {done}/{self._total}{left}{note}", highlight=False, soft_wrap=True)
 
     def end(self) -> None: ...
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False)
+        self._console.print(_plain(text), highlight=False)
+
+
+def _plain(text: str) -> str:
+    """A text of somebody's that stays what it is: neither markup nor control characters have any effect."""
+    return escape(shown(text))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from acclimate.engine.evaluate import Test
 from acclimate.errors import ConfigError, nearest
@@ -29,7 +28,12 @@ from acclimate.experiment.experiment import Experiment, ModelChoice, PhaseChoice
 from acclimate.experiment.outside import Outside
 from acclimate.experiment.overrides import override
 from acclimate.experiment.schema import check
+from acclimate.experiment.written import Unreadable, bound, load, unusual
+from acclimate.options import LARGEST_SEED
 from acclimate.plugins import is_plugin
+
+MOST_CANDIDATES = 1000  # of a grid: each is tested
+MOST_NAME = 100  # letters
 
 
 def read(source: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -42,9 +46,9 @@ def read(source: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         hint = f"no such file, and no shipped experiment of that name; {nearest(source, shipped())}"
         raise ConfigError([hint], str(source))
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError([f"not readable as YAML: {error}"], str(source)) from error
+        raw = load(path.read_text(encoding="utf-8"))
+    except (Unreadable, UnicodeDecodeError) as error:
+        raise ConfigError([str(error)], str(source)) from error
     return parse(raw, overrides, str(source), Outside(path.parent))
 
 
@@ -55,15 +59,25 @@ def parse(
     reader = _Reader(outside)
     experiment = None
     if isinstance(raw, dict):
+        _bounded(raw, source)
         raw = copy.deepcopy(raw)  # overrides are written into it
         for text in overrides:
             reader.problems += override(raw, text)
+        _bounded(raw, source)
+        reader.problems += [f"{key}: expected a finite number of usual size; found {n}" for key, n in unusual(raw)]
         experiment = reader.experiment(raw)
     else:
         reader.problems.append(f"expected a mapping with the keys {', '.join(_KEYS)}; found {type(raw).__name__}")
     if reader.problems or experiment is None:
         raise ConfigError(reader.problems, source)
     return experiment
+
+
+def _bounded(raw: Any, source: str) -> None:
+    try:
+        bound(raw)
+    except Unreadable as error:
+        raise ConfigError([str(error)], source) from error
 
 
 _KEYS = ("name", "scenario", "model", "phases", "systems", "test", "seeds")
@@ -97,6 +111,8 @@ class _Reader:
         name = raw.get("name", "unnamed")
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
             self.problems.append(f"name: expected letters, digits and . _ + - only; found {name!r}")
+        elif len(name) > MOST_NAME:
+            self.problems.append(f"name: expected at most {MOST_NAME} letters; found {len(name)}")
         scenario = self.chosen(raw.get("scenario", "twofold"), "scenario", SCENARIOS)
         model = self.model(raw.get("model", "mlp"), "model")
         test, test_scenario = self.test(raw.get("test") or {})
@@ -163,6 +179,9 @@ class _Reader:
             return None
         if given.get("select") and (not phases or phases[-1].keep_every is None):
             self.problems.append(f"{path}.select: nothing to select from; give the last phase a keep_every")
+        if len(str(given["name"])) > MOST_NAME or not str(given["name"]).isprintable():
+            found = f"{given['name']!r}"
+            self.problems.append(f"{path}.name: expected at most {MOST_NAME} printable characters; found {found}")
         tune = self.tune(given.get("tune"), adapter, path)
         self._check_needs([adapter, *tune], phases, path)
         return System(str(given["name"]), phases, adapter, model, test, aggregator, tune, bool(given.get("select")))
@@ -183,6 +202,9 @@ class _Reader:
             self.problems.append(
                 f"{path}.tune: expected true or lists of values, such as {{lr: [0.001, 0.01]}}; found {raw!r}"
             )
+            return ()
+        if (number := math.prod(len(values) for values in grid.values())) > MOST_CANDIDATES:
+            self.problems.append(f"{path}.tune: expected at most {MOST_CANDIDATES} candidates; the grid has {number:,}")
             return ()
         candidates = []
         for values in itertools.product(*grid.values()):
@@ -211,8 +233,8 @@ class _Reader:
         values, _, problems = check(_seeds, {"seeds": raw}, "")
         self.problems += problems
         found = tuple(values.get("seeds", ()))
-        if not problems and (not found or len(set(found)) < len(found) or min(found) < 0):
-            self.problems.append(f"seeds: expected different numbers of at least 0, such as [0, 1, 2]; found {raw!r}")
+        if not problems and (not found or len(set(found)) < len(found) or min(found) < 0 or max(found) > LARGEST_SEED):
+            self.problems.append(f"seeds: expected different numbers from 0 to 2³¹ − 1, as [0, 1, 2]; found {raw!r}")
         return found
 
     def _own_model(self, raw: Any, path: str, common: _Common) -> ModelChoice | None:

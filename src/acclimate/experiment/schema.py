@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from acclimate.contracts import Adapter
 from acclimate.errors import nearest
 from acclimate.experiment.catalog import NESTED, Entry
+from acclimate.experiment.written import short
 
 # Arguments that the engine fills in, never the experiment.
 GIVEN = {"self", "net", "classes", "num_classes", "shape", "normalise"}
@@ -98,7 +99,7 @@ def problems(error: ValidationError, path: str, model: type[BaseModel], also: Se
             found[key] = item["input"]
     return [
         f"{key}: {' or '.join(dict.fromkeys(texts)).replace(' or expected ', ' or ')}"
-        + (f"; found {found[key]!r}" if key in found else "")
+        + (f"; found {short(repr(found[key]))}" if key in found else "")
         for key, texts in expected.items()
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -12,14 +13,14 @@ from typing import Any
 
 from acclimate import trees
 from acclimate.engine.checkpoint import Checkpoint
-from acclimate.engine.evaluate import check_knowledge, evaluate
+from acclimate.engine.evaluate import Resume, check_knowledge, evaluate
 from acclimate.engine.executor import Executor
 from acclimate.engine.known import Known, Outcome
 from acclimate.engine.roster import roster
 from acclimate.engine.train import at_round, train
-from acclimate.errors import ConfigError, NothingSelected
+from acclimate.errors import ConfigError, Damage, DamagedFile, NothingSelected
 from acclimate.experiment.baselines import with_baselines
-from acclimate.experiment.cache import phase_file
+from acclimate.experiment.cache import phase_file, sound_checkpoint
 from acclimate.experiment.choice import Chosen, flat
 from acclimate.experiment.classes import with_classes
 from acclimate.experiment.experiment import Experiment, System, digest_of
@@ -180,7 +181,7 @@ class _Seed:
             return self.done[path]
         known = Known([self.phase(system, earlier) for earlier in range(position)])
         with lock(path.with_suffix(".lock"), wait=session.listener.say):
-            checkpoint = Checkpoint(path)
+            checkpoint = sound_checkpoint(path)
             self.open.append(checkpoint)
             began, unfinished = time.monotonic(), (checkpoint.last() or 0) < choice.rounds
             with session.shown(f"{self.title}: {choice.algorithm.name}", choice.rounds) as step:
@@ -234,13 +235,22 @@ class _Seed:
                 test=system.test,
                 seed=self.seed,
                 executor=session.executor,
-                resume=session.store.resume(unit),
+                resume=self._resumed(unit),
                 commit_seconds=float(os.environ.get("ACCLIMATE_COMMIT_SECONDS", "10")),
                 progress=step,
             ):
                 session.store.commit(unit, with_classes(commit, population, streams, system.test.batch_size))
         session.store.complete(unit, recipe)
         return session.store.accuracy(unit)
+
+    def _resumed(self, unit: Unit) -> Resume:
+        """Where a test stands; one whose states were damaged begins again."""
+        try:
+            return self.session.store.resume(unit)
+        except DamagedFile as error:
+            warnings.warn(f"{unit.system}, seed {unit.seed}: {error}; it is tested again", Damage, stacklevel=2)
+            self.session.store.forget(unit)
+            return Resume()
 
     def _recipe(self, system: System, known: Known, phase: str) -> str:
         """Stands for everything that decides a test, the source code included, and for nothing else.

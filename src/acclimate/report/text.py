@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from acclimate.errors import shown
 from acclimate.report.table import Line, PhaseTraffic, Table, by_remark, named_seeds
 from acclimate.store.run import Run
 
@@ -39,6 +40,11 @@ def text(table: Table, run: Run) -> str:
     return console.export_text()
 
 
+def _name(name: str) -> Text:
+    """Somebody's name as it is: no markup, no control characters."""
+    return Text(shown(name))
+
+
 def traffic(phase: PhaseTraffic) -> str:
     """What a phase sends, in words."""
     rounds = f"{phase.rounds} round{'s' if phase.rounds > 1 else ''}"
@@ -46,7 +52,7 @@ def traffic(phase: PhaseTraffic) -> str:
     if phase.before:
         each += f", after the model ({size(phase.before)}) once: {size(phase.total)} in all for a client of every round"
     if phase.left_out:
-        each += f"; {phase.left_out} of {phase.replies} replies were not finite or never came, and were left out"
+        each += f"; {phase.left_out} of {phase.replies} replies could not be used or never came, and were left out"
     return each
 
 
@@ -100,7 +106,7 @@ def _grid(table: Table, columns: list[tuple[str, str]], costs: bool) -> RichTabl
         grid.add_column(title, justify="right", no_wrap=True)
     for line in table.lines:
         cells = [_cell(getattr(line.cells[stream], measure), measure) for stream, measure in columns]
-        grid.add_row(line.title, *cells, *(_costs(line) if costs else []))
+        grid.add_row(_name(line.title), *cells, *(_costs(line) if costs else []))
     return grid
 
 
@@ -115,9 +121,9 @@ def _groups(table: Table, stream: str) -> RenderableType:
     grid.add_column("system", no_wrap=True)
     names = dict.fromkeys(name for line in table.lines for name in line.cells[stream].groups)
     for name in names:
-        grid.add_column(name, justify="right", no_wrap=True)
+        grid.add_column(_name(name), justify="right", no_wrap=True)
     for line in table.lines:
-        grid.add_row(line.title, *(_cell(line.cells[stream].groups.get(name, []), "accuracy") for name in names))
+        grid.add_row(_name(line.title), *(_cell(line.cells[stream].groups.get(name, []), "accuracy") for name in names))
     return Group(Text(title), grid)  # beside the grid: a title of its own would be as narrow as it
 
 
@@ -155,7 +161,7 @@ def _remarks(table: Table) -> list[str]:
     ]
     lines += by_remark({line.title: line.remarks for line in table.lines})
     left_out = {line.title: line.left_out for line in table.lines if line.left_out}
-    return [*lines, *(f"{name}: {n} uploads were not finite and were left out." for name, n in left_out.items())]
+    return [*lines, *(f"{name}: {n} uploads could not be used and were left out." for name, n in left_out.items())]
 
 
 class _Nowhere:

@@ -53,7 +53,7 @@ class DomainShift(Scenario):
             raise ConfigError(
                 [f"target: unknown domain '{self.target}'; {nearest(self.target, names)}"], "domain-shift"
             )
-        by_domain = partition.by_column(dataset.columns["domain"], np.arange(len(dataset.labels)))
+        by_domain = partition.by_column(dataset.column("domain"), np.arange(len(dataset.labels)))
         halves = {
             d: self._halves(dataset, names[d], rng.permutation(rows), groups, rng) for d, rows in by_domain.items()
         }

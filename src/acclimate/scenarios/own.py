@@ -50,6 +50,11 @@ class Own(Scenario):
                 streams.append(StreamPlan(client, "test", [Holding(rows)]))
             else:
                 train, check = partition.cut(rng.permutation(rows), self.validation)
+                if len(train) < 2:
+                    raise ConfigError(
+                        [f"client '{names[client]}' has {len(rows)} labelled images, too few to train on; give it "
+                         "more, or name it in test"], "scenario 'own'",
+                    )  # fmt: skip
                 source[client] = (Holding(train), Holding(check))
         if not source or not streams:
             found = f"{len(source)} clients to train and {len(streams)} to test"

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from acclimate.data import image_shifts
 from acclimate.data.dataset import Dataset
-from acclimate.data.folders import cache_folder, write_whole
+from acclimate.data.folders import cache_folder
 from acclimate.data.image_shifts import Clean, Shift
+from acclimate.data.sealed import is_sound, write_sealed
 from acclimate.examples import Examples, Images, Unlabelled
+from acclimate.options import Seed
 from acclimate.scenarios.availability import ALWAYS, Availability
 from acclimate.scenarios.hostile import NOBODY, Hostile
 
@@ -155,7 +157,7 @@ class Scenario(ABC):
     when test clients exchange, for systems with an aggregator, and `hostile` lets some of all clients lie.
     """
 
-    partition_seed: int | None = None
+    partition_seed: Seed | None = None
     availability: Availability = ALWAYS
     hostile: Hostile = NOBODY
 
@@ -260,7 +262,7 @@ def _shifted(dataset: Dataset, order: Sequence[tuple[Shift, NDArray[np.int64]]],
     """The file with the images of `order`, computed if it is not there."""
     digest = _hash(dataset, seed, [(repr(shift), rows) for shift, rows in order])
     path = cache_folder() / "images" / f"{dataset.name}-shifted-{digest}.npy"
-    if not path.exists():
+    if not is_sound(path):
         total = sum(len(rows) for _, rows in order)
         pixels = np.empty((total, *dataset.images.pixels.shape[1:]), dtype=np.uint8)
         start = 0
@@ -270,5 +272,5 @@ def _shifted(dataset: Dataset, order: Sequence[tuple[Shift, NDArray[np.int64]]],
                 changed = shift(images, part.tolist(), seed).permute(0, 2, 3, 1)
                 pixels[start : start + len(part)] = changed.numpy()
                 start += len(part)
-        write_whole(path, lambda file: np.save(file, pixels))
+        write_sealed(path, lambda file: np.save(file, pixels))
     return path

@@ -38,6 +38,10 @@ class TGFL(Scenario):
 
     def plan(self, seed: int) -> Plan:
         dataset, rng = sources.load(self.data, self.size), np.random.default_rng([seed, 7])
+        if self.clients < 2:
+            raise ConfigError(
+                ["clients: expected at least 2, since each also meets the others' images; found 1"], "tgfl"
+            )
         pool = np.flatnonzero(dataset.columns.get("split", np.zeros(len(dataset.labels))) == 0)
         pool = pool[np.sort(np.unique(twins(dataset)[pool], return_index=True)[1])]  # one of each where some are equal
         if self.most is not None:

@@ -42,7 +42,7 @@ class Timetable(Scenario):
         dataset, rng = sources.load(self.data), np.random.default_rng([seed, 11])
         everything = rng.permutation(len(dataset.labels))
         if "split" in dataset.columns:
-            split = dataset.columns["split"][everything]
+            split = dataset.column("split")[everything]
             train, tests = everything[split == 0], everything[split == 1]
         else:
             train, tests = partition.cut(everything, self.test)

@@ -42,7 +42,7 @@ class TTFL(Scenario):
 
     def plan(self, seed: int) -> Plan:
         dataset, rng = sources.load(self.data), np.random.default_rng([seed, 6])
-        split = dataset.columns["split"]
+        split = dataset.column("split")
         train, check = partition.cut(np.flatnonzero(split == 0)[: self.most], self.validation)
         tests, each = np.flatnonzero(split == 1), self.slots * self.batch_size
         if each > len(tests):

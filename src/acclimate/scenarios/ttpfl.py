@@ -93,7 +93,7 @@ class TTPFLDomains(Scenario):
             )
         each = self.per_domain or (10 if digits else 7)
         source, streams, groups = {}, [], dict[int, str]()
-        for domain, rows in partition.by_column(dataset.columns["domain"], np.arange(len(dataset.labels))).items():
+        for domain, rows in partition.by_column(dataset.column("domain"), np.arange(len(dataset.labels))).items():
             pool = rng.permutation(rows)[: self.most if digits else None]
             available = np.bincount(dataset.labels[pool], minlength=dataset.classes)
             weights = partition.step_counts(each, dataset.classes, self.ratio, 1, self.step)

@@ -53,7 +53,7 @@ class UPFL(Scenario):
         shared, rest = np.split(everything, [round(self.public * len(everything))])
         fresh, remarks = round(self.clients * self.new), list[str]()
         if self.partition == "dirichlet":
-            split = dataset.columns["split"][rest]
+            split = dataset.column("split")[rest]
             old, notes = _dealt(dataset, rest[split == 0], self.clients - fresh, self.alpha, rng, "source", least=2)
             new, more = _dealt(dataset, rest[split == 1], fresh, self.test_alpha, rng, "new", least=1)
             remarks += notes + more
@@ -82,7 +82,7 @@ class UPFL(Scenario):
             raise ConfigError(
                 [f"partition: '{self.data}' has no {kind} for its images; possible: shards, distinct"], "upfl"
             )
-        groups = list(partition.by_column(dataset.columns[kind], pool).values())
+        groups = list(partition.by_column(dataset.column(kind), pool).values())
         if kind == "superclass":
             cuts = self.clients // len(groups)
             return [part for rows in groups for part in np.array_split(rng.permutation(rows), cuts)]

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from acclimate.engine.sealed import sealed, unsealed
+from acclimate.errors import DamagedFile
 from acclimate.store.records import SELECTED, TEST
 from acclimate.store.run import ALL, WORKED, Run
 
@@ -50,6 +52,8 @@ CREATE TABLE IF NOT EXISTS note (
     PRIMARY KEY (run, system, seed, name)) WITHOUT ROWID;
 """
 
+VERSION = 1  # of the tables: 0 had SELECTED as an ending of the system's name instead of a phase
+_TEST = "test"  # the place of its states, for their sums
 _UNIT = "WHERE run = ? AND system = ? AND seed = ? AND phase = ?"
 _MEASURED = {
     "row": "round, client, stream, slot, shift, metric, value",
@@ -57,7 +61,6 @@ _MEASURED = {
 }
 _RESUMED = ("paused", "server")
 _TAKEN = {TEST: "taken", SELECTED: "taken selected"}  # the note of a test that another run has measured
-_VERSION = 1  # of the schema: 0 had SELECTED as an ending of the system's name instead of a phase
 
 
 class Unit(NamedTuple):
@@ -74,18 +77,14 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None, timeout=120)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.executescript(_SCHEMA)
-        self._bring_up_to_date()
+        self._db = _opened(path)
 
     def close(self) -> None:
         self._db.close()
 
     def run(self, name: str, experiment: dict[str, Any], versions: dict[str, str]) -> int:
         """The id of a run, new or known; what another sitting used is named beside what was used before."""
-        with self._transaction():
+        with _all_or_nothing(self._db):
             self._db.execute(
                 "INSERT OR IGNORE INTO run (name, experiment, versions, started) VALUES (?, ?, ?, ?)",
                 (name, json.dumps(experiment), json.dumps(versions), _now()),
@@ -120,7 +119,7 @@ class Store:
 
     def delete(self, name: str) -> None:
         """Forget a run and all it measured; what others took from it, they have copied."""
-        with self._transaction():
+        with _all_or_nothing(self._db):
             (id,) = self._db.execute("SELECT id FROM run WHERE name = ?", (name,)).fetchone()
             for table in (*_MEASURED, *_RESUMED, "unit", "recipe", "note"):
                 self._db.execute(f"DELETE FROM {table} WHERE run = ?", (id,))
@@ -142,7 +141,7 @@ class Store:
 
     def commit(self, unit: Unit, commit: Commit) -> None:
         """Save a piece of a test: scores, figures and where everybody stands, or nothing."""
-        with self._transaction():
+        with _all_or_nothing(self._db):
             self._db.executemany(
                 "INSERT INTO row VALUES (?, ?, ?, ?, -1, ?, ?, ?, ?, ?, ?)",
                 (
@@ -163,7 +162,7 @@ class Store:
             )
             self._db.executemany(
                 "INSERT OR REPLACE INTO server VALUES (?, ?, ?, ?, ?, ?, ?)",
-                ((*unit, stream, slot, state) for stream, (slot, state) in commit.servers.items()),
+                ((*unit, stream, slot, sealed(state, _TEST)) for stream, (slot, state) in commit.servers.items()),
             )
 
     def resume(self, unit: Unit) -> Resume:
@@ -177,12 +176,18 @@ class Store:
                 m: Paused(slot, _parcel(state), json.loads(tally), _parcel(welcomed))
                 for m, slot, state, tally, welcomed in members
             },
-            servers={stream: (slot, state) for stream, slot, state in servers},
+            servers={s: (slot, unsealed(state, _TEST, "where the server stands")) for s, slot, state in servers},
         )
+
+    def forget(self, unit: Unit) -> None:
+        """Drop all that a test has measured so far."""
+        with _all_or_nothing(self._db):
+            for table in (*_MEASURED, *_RESUMED):
+                self._db.execute(f"DELETE FROM {table} {_UNIT}", unit)
 
     def complete(self, unit: Unit, recipe: str) -> None:
         """Mark a test as finished, remember what it was made of, and drop what was only needed to resume it."""
-        with self._transaction():
+        with _all_or_nothing(self._db):
             self._db.execute("INSERT OR IGNORE INTO unit VALUES (?, ?, ?, ?)", unit)
             self._db.execute("INSERT OR REPLACE INTO recipe VALUES (?, ?, ?, ?, ?)", (*unit, recipe))
             for table in _RESUMED:
@@ -190,7 +195,7 @@ class Store:
 
     def take(self, unit: Unit, recipe: str) -> str | None:
         """Copy a finished test of the same recipe, also over a begun one; the name of the run that measured it."""
-        with self._transaction():
+        with _all_or_nothing(self._db):
             found = self._db.execute("SELECT run, system, seed, phase FROM recipe WHERE digest = ? LIMIT 1", (recipe,))
             other = found.fetchone()
             if other is None:
@@ -227,37 +232,63 @@ class Store:
 
     def add_training(self, run: int, phase: str, seed: int, metrics: Iterable[Metric]) -> None:
         """Copy a phase's metrics to a run; those already there stay."""
-        with self._transaction():
+        with _all_or_nothing(self._db):
             self._db.executemany(
                 "INSERT OR IGNORE INTO row VALUES (?, '', ?, ?, ?, ?, '', -1, '', ?, ?)",
                 ((run, seed, phase, round, client, name, value) for round, client, name, value in metrics),
             )
 
-    def _bring_up_to_date(self) -> None:
-        """Tests of selected rounds, written by earlier code, get a phase of their own and their system's plain name."""
-        if self._db.execute("PRAGMA user_version").fetchone()[0] >= _VERSION:
-            return
-        ending = f" ({SELECTED})"
-        plain, which = f"substr(system, 1, length(system) - {len(ending)})", f"WHERE system LIKE '%{ending}'"
-        with self._transaction():
-            for table in (*_MEASURED, *_RESUMED, "unit", "recipe"):
-                self._db.execute(f"UPDATE {table} SET system = {plain}, phase = '{SELECTED}' {which}")
-            self._db.execute(f"DELETE FROM note {which} AND name = 'baseline'")
-            self._db.execute(
-                f"UPDATE note SET system = {plain}, name = '{_TAKEN[SELECTED]}' {which} AND name = 'taken'"
-            )
-            self._db.execute(f"UPDATE note SET system = {plain} {which}")
-            self._db.execute(f"PRAGMA user_version = {_VERSION}")
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
+def _opened(path: Path) -> sqlite3.Connection:
+    """The database of a file, ready to write to, or, where it may only be read, to read from."""
+    try:
+        db = sqlite3.connect(path, isolation_level=None, timeout=120)
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            db.close()
+            raise DamagedFile(
+                f"{path} was written by a newer version of acclimate (its form is {version}, ours {VERSION}); "
+                "use that version, or another --runs folder"
+            )
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        db.executescript(_SCHEMA)
+        if version < VERSION:
+            _bring_up_to_date(db)
+        return db
+    except sqlite3.OperationalError as error:
+        if ("readonly" not in str(error) and "unable to open" not in str(error)) or not path.exists():
             raise
-        self._db.execute("COMMIT")
+        return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    except sqlite3.DatabaseError as error:
+        raise DamagedFile(
+            f"{path} is damaged or no store of acclimate ({error}); move it away and run again"
+        ) from error
+
+
+def _bring_up_to_date(db: sqlite3.Connection) -> None:
+    """Tests of selected rounds, written by earlier code, get a phase of their own and their system's plain name."""
+    ending = f" ({SELECTED})"
+    plain, which = f"substr(system, 1, length(system) - {len(ending)})", f"WHERE system LIKE '%{ending}'"
+    with _all_or_nothing(db):
+        for table in (*_MEASURED, *_RESUMED, "unit", "recipe"):
+            db.execute(f"UPDATE {table} SET system = {plain}, phase = '{SELECTED}' {which}")
+        db.execute(f"DELETE FROM note {which} AND name = 'baseline'")
+        db.execute(f"UPDATE note SET system = {plain}, name = '{_TAKEN[SELECTED]}' {which} AND name = 'taken'")
+        db.execute(f"UPDATE note SET system = {plain} {which}")
+        db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+@contextmanager
+def _all_or_nothing(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        with suppress(sqlite3.Error):  # a full disk has ended the transaction already
+            db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
 
 
 def _united(before: dict[str, str], versions: dict[str, str]) -> dict[str, str]:
@@ -267,13 +298,13 @@ def _united(before: dict[str, str], versions: dict[str, str]) -> dict[str, str]:
 
 
 def _sealed(parcel: Parcel | None) -> bytes | None:
-    return None if parcel is None else parcel.seal()
+    return None if parcel is None else sealed(parcel.seal(), _TEST)
 
 
 def _parcel(blob: bytes | None) -> Parcel | None:
     from acclimate.trees import Parcel
 
-    return None if blob is None else Parcel(blob)
+    return None if blob is None else Parcel(unsealed(blob, _TEST, "where a client stands"))
 
 
 def _now() -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acclimate.data.folders import cache_folder, data_folder, write_images
+from acclimate.data.folders import cache_folder, data_folder
 from acclimate.data.identity import recorded, sha256_of
+from acclimate.data.sealed import is_sound, write_images
 from acclimate.data.sources.table import SOURCES, Form, Source
 from acclimate.errors import ConfigError, MissingData, nearest
 
@@ -72,7 +73,7 @@ def combine(names: Sequence[str], size: int, channels: int) -> Dataset:
     short = "+".join(names) + "-" + _short(digest)
     path = cache_folder() / "images" / f"{short}.npy"
     total = sum(len(one.labels) for one in sets)
-    if not path.exists():
+    if not is_sound(path):
         write_images(path, (total, size, size, channels), _all_images(sets))
     counts = [len(one.labels) for one in sets]
     mean, std = _pooled(sets, counts)

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from acclimate.data.dataset import Dataset
-from acclimate.data.folders import cache_folder, write_whole
+from acclimate.data.folders import cache_folder
+from acclimate.data.sealed import is_sound, write_sealed
 from acclimate.examples import Images
 from acclimate.options import Count
 
@@ -22,15 +23,15 @@ def load(size: Count = SIZE) -> Dataset:
     name = f"digits-{size}-sklearn-{version('scikit-learn')}"
     folder = cache_folder() / "images"
     pixels, labels = folder / f"{name}.npy", folder / f"{name}-labels.npy"
-    if not (pixels.exists() and labels.exists()):
+    if not (is_sound(pixels) and is_sound(labels)):
         from sklearn.datasets import load_digits  # a second to import
 
         found = load_digits()
         small = torch.from_numpy(found.images.astype(np.float32)).unsqueeze(1) / 16
         large = F.interpolate(small, (size, size), mode="bilinear", align_corners=False)
         upscaled = (large * 255).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
-        write_whole(labels, lambda file: np.save(file, found.target.astype(np.int64)))
-        write_whole(pixels, lambda file: np.save(file, upscaled))
+        write_sealed(labels, lambda file: np.save(file, found.target.astype(np.int64)))
+        write_sealed(pixels, lambda file: np.save(file, upscaled))
     return Dataset(
         name="digits",
         images=Images(pixels),
