@@ -85,7 +85,7 @@ def test_the_slider_changes_the_matrix(look, report):
     opened = look(report)
     place = opened.page.locator("[data-name='matrices-label']")
     shades = "cells => cells.map(cell => cell.getAttribute('fill'))"
-    cells = place.locator(".mark-rect path")
+    cells = place.locator(".mark-rect.role-mark path")
     before = cells.evaluate_all(shades)
     slider = place.locator("input[type=range]")
     assert slider.input_value() == slider.get_attribute("max")
@@ -136,7 +136,9 @@ def test_print_leaves_out_what_paper_cannot_use(look, report):
     opened.page.emulate_media(media="print")
     assert not opened.page.locator("nav").is_visible()
     assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert opened.page.locator(".vega svg.marks text").first.evaluate("t => getComputedStyle(t).fill") == "rgb(34, 34, 34)"
+    assert (
+        opened.page.locator(".vega svg.marks text").first.evaluate("t => getComputedStyle(t).fill") == "rgb(34, 34, 34)"
+    )
 
 
 def test_a_large_run_is_below_three_megabytes(look, tmp_path):
