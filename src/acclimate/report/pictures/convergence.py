@@ -40,7 +40,7 @@ def _spec(several: dict[str, list[Chosen]], titles: Sequence[str]) -> Spec:
             {"s": system, "x": int(one.best), "y": round(100 * one.accuracies[one.best], 3), "seed": one.seed}
             for one in seeds
         ]
-    x = {"field": "x", "type": "quantitative", "title": "round", "axis": {"grid": False},
+    x = {"field": "x", "type": "quantitative", "title": "round", "axis": {"grid": False, "tickMinStep": 1},
          "scale": {"nice": False, "zero": False}}  # fmt: skip
     y = {"type": "quantitative", "title": "validation accuracy in %", "scale": {"zero": False}}
     best: Spec = {
