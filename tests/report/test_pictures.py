@@ -308,3 +308,60 @@ def test_a_picture_is_rendered_twice_the_same_with_its_names_in_it():
     assert {"A title", "A note.", "tent", "none <b>", "images", "10"} <= words
     assert render(picture, "png").startswith(b"\x89PNG")
     assert render(picture, "pdf").startswith(b"%PDF")
+
+
+def test_e_is_counted_by_test_distribution(store, run):
+    """Four images: e of 0, 0.02, 0.5 and 1 fall into the first bin twice, the middle one and the last one."""
+    values = torch.tensor([0.0, 0.02, 0.5, 1.0], dtype=torch.float64)
+    store.commit(Unit(run.id, "mixed", 0), Commit([], [Figure(3, "s", 0, trees.dump({"e": values}))]))
+    rows = drawn([run])["balance"].spec["data"]["values"]
+    assert [(row["a"], row["p"]) for row in rows if row["p"]] == [(0.0, 50.0), (0.48, 25.0), (0.96, 25.0)]
+    assert {row["m"] for row in rows} == {0.38}
+
+
+def test_prior_is_the_mean_over_clients_after_each_slot(store, run):
+    figures = [
+        Figure(client, "s", slot, trees.dump({"prior": torch.tensor([1.0 + slot * client, 1.0])}))
+        for client in (3, 4)
+        for slot in (0, 1)
+    ]
+    store.commit(Unit(run.id, "mixed", 0), Commit([], figures))
+    rows = drawn([run])["prior"].spec["data"]["values"]
+    assert [(row["s"][0], row["x"], row["y"]) for row in rows] == [
+        ("α", 0, 1.0), ("β", 0, 1.0), ("α", 1, 4.5), ("β", 1, 1.0),
+    ]  # fmt: skip
+
+
+def test_convergence_has_the_kept_rounds_and_the_one_chosen(store, run):
+    for seed, best in ((0, 5), (1, 10)):
+        note = {"round": best, "validation": {"5": 0.5, "10": 0.4 + 0.2 * seed}}
+        store.note(run.id, "mixed", seed, "selected", note)
+    spec = drawn([run])["convergence"].spec
+    assert [(row["x"], row["y"], row["l"], row["h"]) for row in spec["data"]["values"]] == [
+        (5, 50.0, 50.0, 50.0), (10, 50.0, 40.0, 60.0),
+    ]  # fmt: skip
+    assert [(ring["x"], ring["y"]) for ring in spec["layer"][-1]["data"]["values"]] == [(5, 50.0), (10, 60.0)]
+
+
+def test_population_has_classes_shifts_and_who_has_no_labels(store, run):
+    met = {"stream": "s", "segments": [["fog", 6], ["snow", 4]]}
+    streams = [{**met, "client": 3, "labels": [9, 1]}, {**met, "client": 4, "labels": None}]
+    source = [{"client": 0, "train": 3, "validation": 1, "labels": [2, 2]}]
+    note = {"classes": 2, "source": source, "streams": streams, "remarks": ["Somebody got little."]}
+    store.note(run.id, "", 0, "people", note)
+    pictures = drawn([run])
+    labels, shifts = pictures["population-s"].spec["hconcat"]
+    assert [(row["c"], row["k"], row["p"]) for row in labels["data"]["values"]] == [(3, 0, 90.0), (3, 1, 10.0)]
+    assert [(row["a"], row["b"], row["shift"]) for row in shifts["data"]["values"]][:2] == [
+        (0, 6, "fog"),
+        (6, 10, "snow"),
+    ]
+    assert "1 of 2 clients have no labels and no score." in pictures["population-s"].notes
+    assert "1 clients with 4 images" in pictures["population-source"].notes[0]
+
+
+def test_means_of_all_need_no_matrix(store, run):
+    other = store.run("mean-0", EXPERIMENT, {})
+    store.note(other, "", -1, "streams", ["s"])
+    store.commit(Unit(other, "mixed", 0), Commit(scored(0, bytes_up=8.0), [matrix(0, [[0.5, 0.5], [0.5, 0.5]])]))
+    assert "matrices-s" not in drawn([store.find("mean-0")])

@@ -85,7 +85,7 @@ def test_the_slider_changes_the_matrix(look, report):
     opened = look(report)
     place = opened.page.locator("[data-name='matrices-label']")
     shades = "cells => cells.map(cell => cell.getAttribute('fill'))"
-    cells = place.locator(".mark-rect path")
+    cells = place.locator(".mark-rect.role-mark path")
     before = cells.evaluate_all(shades)
     slider = place.locator("input[type=range]")
     assert slider.input_value() == slider.get_attribute("max")

@@ -120,7 +120,7 @@ class Published:
     values: dict[str, dict[str, Printed]] = field(default_factory=dict)  # row → piece → what the paper prints
     cross: Cross | None = None
     by_shift: bool = False  # methods x shifts, and values likewise
-    pictures: bool = False  # whether the page shows what `acclimate figures` draws
+    pictures: bool = False  # whether the page shows what `acclimate report` draws
     sweeps: dict[str, dict[str, str]] = field(default_factory=dict)  # what is varied → its value → piece: a picture
     claims: list[Claim] = field(default_factory=list)
     discussion: list[str] = field(default_factory=list)  # by hand, so without a measured number

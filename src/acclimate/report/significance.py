@@ -34,6 +34,16 @@ class Difference(NamedTuple):
         return self.low > 0 or self.high < 0
 
 
+def signed(value: float, digits: int = 1) -> str:
+    """A difference for people, with its sign.
+
+    >>> signed(-1.25), signed(-0.01), signed(2)
+    ('−1.2', '0.0', '+2.0')
+    """
+    text = f"{value:+.{digits}f}"
+    return f"{0:.{digits}f}" if float(text) == 0 else text.replace("-", "−")
+
+
 def paired(a: Clients, b: Clients) -> Difference | None:
     """The mean of a - b over the clients of both, with its 95 % interval; None with fewer than two pairs.
 

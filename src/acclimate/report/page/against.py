@@ -12,6 +12,7 @@ from acclimate.report.claims import verdicts
 from acclimate.report.measured import Part, measured
 from acclimate.report.page.html import Html, tag
 from acclimate.report.page.summary import row, table
+from acclimate.report.significance import signed
 from acclimate.store.run import Run
 
 
@@ -39,7 +40,7 @@ def _beside(part: Part) -> list[Html]:
     for system in part.systems:
         for stream in part.columns:
             theirs, ours = part.paper_mean(system, stream), part.accuracy(system, stream, part.seeds)
-            gap = "–" if theirs is None else f"{ours - theirs:+.2f}"
+            gap = "–" if theirs is None else signed(ours - theirs, 2)
             paper = "–" if theirs is None else f"{theirs:.2f}"
             rows.append(row([part.paper.rows[system], stream, paper, f"{ours:.2f}", gap]))
     head = ["method", "stream", "paper, %", "ours, %", "gap"]
@@ -50,7 +51,7 @@ def _beside(part: Part) -> list[Html]:
     ]
     judged = verdicts(part.paper, {part.piece: part.scores})
     if judged:
-        lines = [row([v.expected, v.place, v.verdict, f"{v.difference:+.2f} ± {v.error:.2f}"]) for v in judged]
+        lines = [row([v.expected, v.place, v.verdict, f"{signed(v.difference, 2)} ± {v.error:.2f}"]) for v in judged]
         found.append(table("What one would expect", ["expected", "where", "verdict", "difference ± s.e."], lines))
     if part.paper.deviations:
         found += [tag("h4", "Deviations"), tag("ul", [tag("li", line) for line in part.paper.deviations])]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from acclimate.report.differing import differing, flat, labels
 from acclimate.report.page.html import Html, tag
 from acclimate.report.page.summary import row, table
-from acclimate.report.significance import NAMED, clients, paired
+from acclimate.report.significance import NAMED, clients, paired, signed
 from acclimate.report.table import Table
 from acclimate.store.records import Entry
 from acclimate.store.run import Run
@@ -62,7 +62,7 @@ def _paired(runs: Sequence[Run], names: Sequence[str]) -> list[Html]:
                 found = paired(clients(run, entry, stream), clients(first, Entry(*entry), stream))
                 if found is not None:
                     verdict = "surely different" if found.sure else "within noise"
-                    interval = f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+                    interval = f"{signed(found.mean, 2)} [{signed(found.low, 2)}, {signed(found.high, 2)}]"
                     rows.append(row([entry.title, stream, f"{name} − {names[0]}", interval, str(found.pairs), verdict]))
     if not rows:
         return [tag("p", "No run shares its clients with the first one (another scenario, or other seeds).")]

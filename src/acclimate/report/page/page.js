@@ -14,7 +14,7 @@
     const narrow = room < 560;
     if (made.layer || made.mark) {
       const beside = made.usermeta?.beside ?? (narrow ? 8 : 110);
-      made.width = Math.max(120, Math.min(room - AXIS - beside, 860));
+      made.width = Math.max(120, Math.min(room - AXIS - beside, made.usermeta?.most ?? 860));
     } else if (made.facet?.row || made.facet?.column) {
       return made; // a grid of panels: it scrolls by itself
     } else if (made.facet) {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from acclimate.report.page.html import Html, joined, tag
 from acclimate.report.pictures.picture import some
-from acclimate.report.significance import CAVEAT, NAMED, Difference
+from acclimate.report.significance import CAVEAT, NAMED, Difference, signed
 from acclimate.report.standings import Place, sentence, standings
 from acclimate.report.table import PhaseTraffic, Table, by_remark
 from acclimate.report.text import size, traffic
@@ -63,7 +63,7 @@ def _warnings(run: Run, made: Table) -> list[Html]:
 
 def _table(made: Table, places: Sequence[Place], stream: str) -> Html:
     seeds = " ± s.d. over seeds" if len(made.seeds) > 1 else ""
-    head = ["system", f"accuracy, %{seeds}", "below the best", "against none", "worst 10 %", "harmed"]
+    head = ["system", f"accuracy, %{seeds}", "against the best", "against none", "worst 10 %", "harmed"]
     rows = []
     for place in places:
         mark = ("★ best", "best") if place.best else ("≈ best", "near") if place.within_noise else ("", "")
@@ -110,9 +110,9 @@ def _cell(text: str, value: float | None) -> Html:
 def _difference(found: Difference | None) -> Html:
     if found is None:
         return _cell("–", None)
-    interval = tag("span", f"[{found.low:+.1f}, {found.high:+.1f}]", class_="interval")
+    interval = tag("span", f"[{signed(found.low)}, {signed(found.high)}]", class_="interval")
     kind = "up" if found.low > 0 else "down" if found.high < 0 else None
-    return tag("td", f"{found.mean:+.1f} ", interval, data_value=f"{found.mean:.6g}", class_=kind)
+    return tag("td", f"{signed(found.mean)} ", interval, data_value=f"{found.mean:.6g}", class_=kind)
 
 
 def _groups(places: Sequence[Place]) -> Html:

@@ -60,10 +60,11 @@ def _spec(rows: Sequence[Spec], titles: Sequence[str], streams: Sequence[str]) -
         "axis": {"tickCount": 3},
     }
     bars: Spec = {
-        "mark": {"type": "bar", "strokeWidth": 0},
+        "mark": {"type": "rect", "strokeWidth": 0},
         "encoding": {
             **{"x": x, "x2": {"field": "b"}, "tooltip": tips},
             "y": {"field": "p", "type": "quantitative", "title": "% of images", "axis": {"tickCount": 4}},
+            "y2": {"datum": 0},
         },
     }
     middle: Spec = {

@@ -37,9 +37,10 @@ def _spec(several: dict[str, list[Chosen]], titles: Sequence[str]) -> Spec:
         values = [np.array([100 * one.accuracies[str(round)] for round in rounds]) for one in seeds]
         rows += [{**row, "x": rounds[row["x"]]} for row in line_data({system: over_seeds(values)}, 1)]
         rings += [
-            {"s": system, "x": int(one.best), "y": 100 * one.accuracies[one.best], "seed": one.seed} for one in seeds
+            {"s": system, "x": int(one.best), "y": round(100 * one.accuracies[one.best], 3), "seed": one.seed}
+            for one in seeds
         ]
-    x = {"field": "x", "type": "quantitative", "title": "round", "axis": {"grid": False},
+    x = {"field": "x", "type": "quantitative", "title": "round", "axis": {"grid": False, "tickMinStep": 1},
          "scale": {"nice": False, "zero": False}}  # fmt: skip
     y = {"type": "quantitative", "title": "validation accuracy in %", "scale": {"zero": False}}
     best: Spec = {

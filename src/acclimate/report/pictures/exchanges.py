@@ -26,12 +26,11 @@ class Weights(NamedTuple):
     values: Values
 
 
-def has_matrices(run: Run, seed: int, stream: str) -> bool:
-    return any("weights" in drawn.content for drawn in run.figures(stream, seed=seed, server=True))
-
-
 def matrices(run: Run, seed: int, stream: str) -> dict[str, dict[int, Weights]]:
-    """What was tested → slot → its matrix. A figure that names no clients is of those who sent something."""
+    """What was tested → slot → its matrix; nothing where all only took the mean, which needs no picture.
+
+    A figure that names no clients is of those who sent something.
+    """
     by_title: dict[str, list[Drawn]] = defaultdict(list)
     for drawn in run.figures(stream, seed=seed, server=True):
         if "weights" in drawn.content:
@@ -41,7 +40,8 @@ def matrices(run: Run, seed: int, stream: str) -> dict[str, dict[int, Weights]]:
         if mine := by_title.get(entry.title):
             senders = run.senders(entry, seed, stream)
             found[entry.title] = {drawn.slot: _weights(drawn, senders.get(drawn.slot, [])) for drawn in mine}
-    return found
+    means = all(np.ptp(weights.values) < 1e-9 for slots in found.values() for weights in slots.values())
+    return {} if means else found
 
 
 def every(slots: Sequence[int], most: int) -> list[int]:

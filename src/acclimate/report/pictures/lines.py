@@ -80,10 +80,10 @@ def end_data(rows: Sequence[Spec], height: int = HEIGHT) -> list[Spec]:
 
 
 def spread(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Ascending numbers moved as little as needed to be `gap` apart, from `low` on if they fit below `high`.
+    """Ascending numbers moved as little as needed to be `gap` apart, and below `high` if need be.
 
-    >>> spread([1.0, 1.0, 5.0], 1.0, 0.0, 10.0)
-    [0.5, 1.5, 5.0]
+    >>> spread([1.0, 1.0, 5.0], 1.0, 0.0, 10.0), spread([1.0, 9.9, 10.0], 1.0, 0.0, 10.0)
+    ([0.5, 1.5, 5.0], [1.0, 9.0, 10.0])
     """
     groups: list[list[float]] = []  # wanted places of names that touch
     for value in values:
@@ -91,8 +91,11 @@ def spread(values: Sequence[float], gap: float, low: float, high: float) -> list
         while len(groups) > 1 and _first(groups[-2], gap) + gap * len(groups[-2]) > _first(groups[-1], gap):
             groups[-2:] = [groups[-2] + groups[-1]]
     placed = [_first(group, gap) + gap * number for group in groups for number in range(len(group))]
-    over, under = max(0.0, placed[-1] - high), max(0.0, low - placed[0])
-    return [place - over + under if not (over and under) else place for place in placed]
+    for number in range(len(placed)):  # up from below, then down from above: only what stands outside moves
+        placed[number] = max(placed[number], placed[number - 1] + gap if number else low)
+    for number in reversed(range(len(placed))):
+        placed[number] = min(placed[number], placed[number + 1] - gap if number + 1 < len(placed) else high)
+    return placed
 
 
 def line_layers(

@@ -34,7 +34,7 @@ def config(night: bool = False) -> Spec:
         "view": {"stroke": rule},
         "text": {"color": ink, "fontSize": 12},
         "rule": {"color": pale},
-        "bar": {"color": (NIGHT if night else DAY)[1]},
+        **{mark: {"color": (NIGHT if night else DAY)[1]} for mark in ("bar", "rect", "line", "area")},
         "range": {"category": NIGHT if night else DAY, "ramp": ramp, "heatmap": ramp},
     }
 

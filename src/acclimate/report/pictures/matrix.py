@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from acclimate.errors import AcclimateError
-from acclimate.report.pictures.exchanges import Weights, cells, every, has_matrices, matrices, thousandths
+from acclimate.report.pictures.exchanges import Weights, cells, every, matrices, thousandths
 from acclimate.report.pictures.look import across, hover
 from acclimate.report.pictures.picture import Asked, Picture, Spec, of_stream, some, source
 from acclimate.report.pictures.timetable import met
@@ -26,7 +26,7 @@ SIDE = 240  # pixels
 
 
 def has(run: Run) -> bool:
-    return any(has_matrices(run, run.seeds[0], stream) for stream in run.streams)
+    return any(matrices(run, run.seeds[0], stream) for stream in run.streams)
 
 
 def draw(runs: Sequence[Run], asked: Asked) -> Iterator[Picture]:

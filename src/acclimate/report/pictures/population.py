@@ -56,7 +56,7 @@ def _source(run: Run, seed: int, people: People) -> Picture:
     sizes = [one.train + one.validation for one in people.source]
     each = f"{sizes[0]}" if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
     notes = (f"{source(run)}, seed {seed}. {len(sizes)} clients with {each} images.", *_cut(len(sizes)))
-    spec = _classes(rows, people.classes, len(shown), "source client")
+    spec = {**_classes(rows, people.classes, len(shown), "source client"), "usermeta": {"most": 400}}
     return Picture(run.name, "population-source", "Source clients: their classes", notes, spec)
 
 
@@ -71,6 +71,11 @@ def _shares(client: int, labels: Sequence[int], images: int) -> list[Spec]:
         for label, number in enumerate(labels)
         if number
     ]
+
+
+def _darkest(rows: Sequence[Spec], classes: int) -> float:
+    """The share that is drawn darkest: never less than three times an even one, so that even clients look even."""
+    return float(max(300 / classes, *(row["p"] for row in rows), 0.0))
 
 
 def _height(clients: int) -> int:
@@ -88,8 +93,8 @@ def _classes(rows: Sequence[Spec], classes: int, clients: int, who: str) -> Spec
             "x": {"field": "k", "type": "ordinal", "title": "class", "axis": {"labelAngle": 0, "labelOverlap": True},
                   "scale": {"domain": list(range(classes))}},
             "y": {"field": "c", "type": "ordinal", "title": who, "axis": {"labelOverlap": True}},
-            "color": {"field": "p", "type": "quantitative", "title": "% of images", "scale": {"domainMin": 0},
-                      "legend": {"gradientLength": 80}},
+            "color": {"field": "p", "type": "quantitative", "title": "% of images",
+                      "scale": {"domain": [0, _darkest(rows, classes)]}, "legend": {"gradientLength": 80}},
             "tooltip": hover(fields),
         },
     }  # fmt: skip

@@ -46,8 +46,7 @@ def draw(runs: Sequence[Run], asked: Asked) -> Iterator[Picture]:
 
 
 def _spec(rows: Sequence[Spec], titles: Sequence[str], streams: Sequence[str]) -> Spec:
-    hue = {**colour(SYMBOLS), "legend": {"title": None, "orient": "top"}, "scale": {"domain": ["", *SYMBOLS]}}
-    hue["legend"] = {"title": None, "orient": "top", "values": list(SYMBOLS)}
+    hue = {**colour(SYMBOLS), "legend": {"title": None, "orient": "top"}}
     tips = hover({"s": "symbol", "x": "slot", "y": "value"})
     return {
         "data": {"values": list(rows)},

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acclimate.report.pictures.lines import Values
+from acclimate.report.pictures.lines import Line, Values, hidden
 from acclimate.report.pictures.look import colour, hover
 from acclimate.report.pictures.picture import Asked, Picture, Spec, of_stream, some, source
 from acclimate.store.records import Drawn
@@ -89,6 +89,7 @@ def _picture(run: Run, stream: str, named: Mapping[str, Mapping[str, Values]], k
     if kept:
         stops = "; ".join(f"{title} {step:.1f}" for title, step in kept.items())
         notes.append(f"Dashed: the step that was kept, on average ({stops}).")
+    notes += hidden({title: Line(*[named[title]["accuracy"]] * 3) for title in titles})
     spec = {"hconcat": [_panel(name, named, kept, titles, name == panels[-1]) for name in panels], "spacing": 28}
     return Picture(run.name, f"steps-{stream}", f"By step{of_stream(run, stream)}", tuple(notes), spec)
 
@@ -128,7 +129,7 @@ def _panel(
             {
                 "data": {"values": stops},
                 "mark": {"type": "rule", "strokeDash": [4, 3], "strokeWidth": 1.5},
-                "encoding": {"x": {"field": "x", **x}, "color": colour(titles)},
+                "encoding": {"x": {"field": "x", **x}, "color": hue},
             },
         ],
     }  # fmt: skip

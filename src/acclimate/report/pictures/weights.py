@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from acclimate.errors import AcclimateError
-from acclimate.report.pictures.exchanges import Weights, cells, every, has_matrices, matrices, thousandths
+from acclimate.report.pictures.exchanges import Weights, cells, every, matrices, thousandths
 from acclimate.report.pictures.look import hover
 from acclimate.report.pictures.picture import Asked, Picture, Spec, of_stream, some, source
 from acclimate.store.records import Shifts
@@ -19,7 +19,7 @@ MOST_MARKS = 40
 
 
 def has(run: Run) -> bool:
-    return any(has_matrices(run, run.seeds[0], stream) for stream in run.streams)
+    return any(matrices(run, run.seeds[0], stream) for stream in run.streams)
 
 
 def draw(runs: Sequence[Run], asked: Asked) -> Iterator[Picture]:
