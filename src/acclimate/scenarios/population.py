@@ -175,8 +175,8 @@ class Scenario(ABC):
         people = replace(realise(self.plan(chosen), chosen), availability=self.availability)
         if self.hostile.share == 0:
             return people
-        tested = [stream.client for stream in people.streams]
-        liars = self.hostile.among(people.source, chosen) | self.hostile.among(tested, chosen)
+        new = {stream.client for stream in people.streams} - set(people.source)
+        liars = self.hostile.among(people.source, chosen) | self.hostile.among(new, chosen)
         return replace(people, hostile=self.hostile, liars=liars, digest=f"{people.digest} {self.hostile} {chosen}")
 
 
