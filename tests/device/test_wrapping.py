@@ -93,6 +93,17 @@ def test_wrapped_model_predicts_without_learning_and_learns_without_predicting()
     assert not torch.equal(adapted.predict(x), first)
 
 
+def test_wrapped_model_adapts_in_inference_mode_too():
+    model = cnn()
+    with torch.inference_mode():
+        x = images() + 0  # a tensor of inference mode
+        inside = ac.wrap(model, "tent", lr=0.1)
+        logits = [inside(x), inside(x)]
+    outside = ac.wrap(cnn(), "tent", lr=0.1)
+    assert torch.equal(logits[0], outside(images()))
+    assert torch.equal(logits[1], outside(images()))
+
+
 def test_wrapped_state_is_saved_to_one_file_and_foreign_ones_are_refused_by_name(tmp_path):
     adapted, x, path = ac.wrap(cnn(), "tent", lr=0.1), images(), tmp_path / "state.safetensors"
     adapted(x)
