@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,13 +84,17 @@ def imported() -> list[Imported]:
 
 
 def share(plugins: Iterable[Imported]) -> None:
-    """Import what another process of ours has in use, under the same names."""
+    """Import what another process of ours has in use, under the same names.
+
+    What is gone by now was for something earlier, and is missed only by whoever still needs it.
+    """
     for one in plugins:
-        if one.module.startswith(PREFIX):
-            _import_file(Path(one.file), one.module)
-        else:
-            importlib.import_module(one.module)
-        _imported[one.module] = one
+        with suppress(ImportError, OSError):
+            if one.module.startswith(PREFIX):
+                _import_file(Path(one.file), one.module)
+            else:
+                importlib.import_module(one.module)
+            _imported[one.module] = one
 
 
 def _import_file(file: Path, name: str | None = None) -> Any:

@@ -90,6 +90,10 @@ def test_bundle_that_was_changed_or_is_none_is_refused(tmp_path):
     with pytest.raises(MissingData, match=r"expected the manifest of a bundle .* make one: acclimate export"):
         ac.load(tmp_path)
     manifest = tmp_path / "b" / "manifest.json"
+    whole = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({key: value for key, value in whole.items() if key != "classes"}))
+    with pytest.raises(MissingData, match=r"manifest.json lacks classes; export the bundle again"):
+        ac.load(tmp_path / "b")
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": "acclimate bundle 2"}))
     with pytest.raises(MissingData, match="found 'acclimate bundle 2'; a newer acclimate may read it"):
         ac.load(tmp_path / "b")

@@ -11,9 +11,17 @@ import torch
 from torch import nn
 
 import acclimate as ac
+import wrappers
 from acclimate import params, trees
 from acclimate.contracts import Adapter
-from acclimate.errors import AcclimateError, ForeignState, MissingKnowledge, UnsupportedInput, UnsupportedModel
+from acclimate.errors import (
+    AcclimateError,
+    ConfigError,
+    ForeignState,
+    MissingKnowledge,
+    UnsupportedInput,
+    UnsupportedModel,
+)
 from acclimate.experiment.catalog import ADAPTERS
 from classifiers import BATCH, CLASSES, MODELS, Tokens, call, cnn, images, knowledge, labelled, tabular, tokens
 
@@ -83,6 +91,17 @@ def test_wrapped_model_predicts_without_learning_and_learns_without_predicting()
     adapted.adapt(x)
     assert not trees.equal(adapted.state(), before)
     assert not torch.equal(adapted.predict(x), first)
+
+
+def test_wrapped_model_adapts_in_inference_mode_too():
+    model = cnn()
+    with torch.inference_mode():
+        x = images() + 0  # a tensor of inference mode
+        inside = ac.wrap(model, "tent", lr=0.1)
+        logits = [inside(x), inside(x)]
+    outside = ac.wrap(cnn(), "tent", lr=0.1)
+    assert torch.equal(logits[0], outside(images()))
+    assert torch.equal(logits[1], outside(images()))
 
 
 def test_wrapped_state_is_saved_to_one_file_and_foreign_ones_are_refused_by_name(tmp_path):
@@ -270,6 +289,18 @@ def test_calibrate_equals_the_phase_that_the_engine_runs():
 def test_calibrate_says_what_is_wrong(name, data, error, said):
     with pytest.raises(error, match=said):
         ac.calibrate(cnn(), name, data)
+
+
+def test_calibrate_of_an_adapter_around_another_gives_what_that_one_needs(monkeypatch):
+    wrappers.list_them(monkeypatch)
+    found = ac.calibrate(cnn(), "guard", labelled(images()), of="bbse", kind="soft")
+    soft = ac.calibrate(cnn(), "bbse", labelled(images()), kind="soft")
+    assert torch.equal(found["confusion"], soft["confusion"])
+    assert ac.wrap(cnn(), "guard", of="bbse", **found)(images()).shape == (BATCH, CLASSES)
+    with pytest.raises(ConfigError, match=r"bbse.knd: unknown key; did you mean 'kind'"):
+        ac.calibrate(cnn(), "guard", labelled(images()), of="bbse", knd="soft")
+    with pytest.raises(ConfigError, match=r"atp.lr: expected a number greater than 0; found -1"):
+        ac.calibrate(cnn(), "atp", labelled(images()), lr=-1)
 
 
 def test_calibrate_of_an_adapter_that_needs_nothing_is_empty():

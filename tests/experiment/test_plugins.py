@@ -91,8 +91,11 @@ def small(num_classes: int) -> nn.Module:
     return Net(num_classes, width=2)
 
 
-class Sketch(Adapter):
-    pass
+def like_torchvision(*, weights: str | None = None, **more: int) -> nn.Module:
+    return Net(**more)
+
+
+ready = nn.Linear(1, 1)
 
 
 class Nothing:
@@ -206,10 +209,11 @@ def test_plugin_package_and_what_it_imports_of_itself_are_in_the_digest(folder, 
         ("adapter", "./other.py:Smooth", "other.py; a path is relative to the file that names it"),
         ("adapter", "no_such_package.x:Smooth", "ModuleNotFoundError: No module named 'no_such_package'"),
         ("adapter", "./mine.py:Nothing", "expected an adapter, a subclass of acclimate.Adapter; './mine.py:Nothing'"),
-        ("adapter", "./mine.py:Training", "is a class and no Adapter"),
-        ("adapter", "./mine.py:small", "is a function and no Adapter"),
+        ("adapter", "./mine.py:Training", "'./mine.py:Training' is a class"),
+        ("adapter", "./mine.py:small", "'./mine.py:small' is a function"),
         ("aggregator", "./mine.py:Smooth", "expected an aggregator, a subclass of acclimate.Aggregator"),
         ("model", "./mine.py:Nothing", "expected a model, a subclass of torch.nn.Module or a function that makes one"),
+        ("model", "./mine.py:ready", "'./mine.py:ready' is a Linear"),
         ("adapter", {"name": "./mine.py:Smooth", "momentm": 1}, "momentm: unknown key; did you mean 'momentum'"),
         ("adapter", {"name": "./mine.py:Smooth", "momentum": 1}, "momentum: expected a number less than 1; found 1"),
     ],
@@ -263,3 +267,7 @@ def test_plugin_model_as_a_function_gets_only_what_it_asks_for(folder):
     net = experiment.model.build(experiment.scenario.made.build(0))(None)
     assert net.conv.out_channels == 2
     assert net.fc.out_features == 10
+    raw["model"] = "./mine.py:like_torchvision"
+    (folder / "mine.yaml").write_text(yaml.safe_dump(raw))
+    experiment = read(folder / "mine.yaml")
+    assert experiment.model.build(experiment.scenario.made.build(0))(None).fc.out_features == 10

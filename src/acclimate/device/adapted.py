@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acclimate import trees
+from acclimate import params, trees
 from acclimate.contracts import Adapter, Knowledge
 from acclimate.data.folders import write_whole
 from acclimate.device.inputs import Inputs
@@ -42,23 +42,24 @@ class Adapted(nn.Module):
     def __init__(self, adapter: Adapter, inputs: Inputs, method: Method, dtype: torch.dtype, source: Params) -> None:
         super().__init__()
         self.adapter, self.method = adapter, method
-        self._inputs, self._dtype, self._source = inputs, dtype, source
+        self._inputs, self._dtype = inputs, dtype
         self._model = f"{type(adapter.net).__name__} {_digest(source)}"
         self._first = trees.dump(adapter.state())
 
     def forward(self, *batch: Any, **named: Any) -> Tensor:
         """Adapt and predict, in the paper's order; the logits."""
-        return self._logits(self.adapter(self._given(*batch, **named)))
+        with torch.inference_mode(False):  # whoever predicts in it may still want to adapt
+            return self.adapter(self._given(*batch, **named)).to(self._dtype)  # type: ignore[no-any-return]
 
     def adapt(self, *batch: Any, **named: Any) -> None:
         """Learn from a batch, and predict nothing."""
-        self.adapter.figures = {}
-        self.adapter.adapt(self._given(*batch, **named))
+        with torch.inference_mode(False):
+            self.adapter.adapt(self._given(*batch, **named))
 
-    @torch.no_grad()
     def predict(self, *batch: Any, **named: Any) -> Tensor:
         """The logits of a batch, nothing learnt."""
-        return self._logits(self.adapter.predict(self._given(*batch, **named)))
+        with torch.inference_mode(False), torch.no_grad():
+            return self.adapter.predict(self._given(*batch, **named)).to(self._dtype)
 
     @property
     def intervened(self) -> bool:
@@ -109,8 +110,11 @@ class Adapted(nn.Module):
         """Write the model as it was given, what the method knows and a manifest, for `ac.load(folder, model=...)`."""
         from acclimate.device.bundle import Contents, write
 
-        kind = {"class": type(self.adapter.net).__name__}
-        return write(Path(folder), Contents(self.method, self._source, [], origin=kind), {"torch": torch.__version__})
+        now, kind = trees.dump(self.state()), {"class": type(self.adapter.net).__name__}
+        self.reset()
+        given = params.of(self.adapter.net)
+        self.load_state(trees.load(now))
+        return write(Path(folder), Contents(self.method, given, [], origin=kind), {"torch": torch.__version__})
 
     def train(self, mode: bool = True) -> Adapted:
         """Changes nothing: adapters decide about modes."""
@@ -130,9 +134,6 @@ class Adapted(nn.Module):
                     f"{str(x.dtype).removeprefix('torch.')}: use a method that makes none (tent, bn-adapt, em)"
                 )
         return x
-
-    def _logits(self, logits: Tensor) -> Tensor:
-        return logits.to(self._dtype)
 
 
 _WORDS = {

@@ -34,6 +34,7 @@ from acclimate.params import Params
 from acclimate.version import __version__
 
 FORMAT = "acclimate bundle 1"
+KEYS = ("method", "model", "classes", "input", "normalisation", "batch size", "origin", "versions", "files")
 MANIFEST, MODEL, KNOWLEDGE = "manifest.json", "model.safetensors", "knowledge.safetensors"
 
 
@@ -94,6 +95,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         raise MissingData(f"{path}: expected the manifest of a bundle ({error}); make one: acclimate export") from error
     if found != FORMAT:
         raise MissingData(f"{path}: expected format '{FORMAT}', found '{found}'; a newer acclimate may read it")
+    if missing := [key for key in KEYS if key not in manifest]:
+        raise MissingData(f"{path} lacks {', '.join(missing)}; export the bundle again")
     return manifest
 
 

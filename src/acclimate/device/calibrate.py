@@ -18,7 +18,8 @@ from acclimate.engine.seeds import generator, seed_call
 from acclimate.errors import ConfigError, MissingKnowledge, UnsupportedInput, nearest
 from acclimate.examples import Examples
 from acclimate.experiment.catalog import ADAPTERS, PHASES, SYSTEMS
-from acclimate.experiment.choice import choose
+from acclimate.experiment.choice import Chosen, choose
+from acclimate.experiment.schema import options_of
 
 Batches = Iterable[tuple[Any, Tensor]]  # inputs (a tensor, or several by name) and labels
 
@@ -35,49 +36,75 @@ def calibrate(
     """Knowledge for `ac.wrap(model, adapter, **knowledge)`.
 
     `data` are labelled batches, pairs of inputs and labels, as of a `DataLoader`; several clients are a mapping of
-    names to theirs, and then only what the method sends would leave each. Inputs are a tensor, or a mapping of names to
-    tensors. `rounds` and options are those of the calibration phase (`acclimate show atp`). What differs from client to
-    client comes as a mapping of their names to the knowledge of each.
+    names to theirs, and then only what the method sends would leave each. Inputs are a tensor, or a mapping of names
+    to tensors. `rounds` and options are those of the calibration phase (`acclimate show atp`), and those of an adapter
+    whose needs depend on them. What differs from client to client comes as a mapping of their names to the knowledge
+    of each.
 
     >>> net = nn.Sequential(nn.Linear(2, 3))
     >>> calibrate(net, "bbse", [(torch.ones(4, 2), torch.tensor([0, 1, 2, 0]))])["confusion"].sum()
     tensor(4., dtype=torch.float64)
     """
-    if adapter not in ADAPTERS:
-        raise ConfigError([f"unknown adapter '{adapter}'; {nearest(adapter, ADAPTERS)}"], "calibrate")
-    needs = list(ADAPTERS[adapter].load().needs)
-    if not needs:
-        return {}
-    known = calibrations()
-    if missing := [need for need in needs if need not in known]:
-        raise MissingKnowledge(f"adapter '{adapter}' needs {', '.join(missing)}: {how_to_get(adapter, missing)}")
+    phases = _phases(adapter, options)
     several = isinstance(data, Mapping)
     given: Mapping[Any, Batches] = data if isinstance(data, Mapping) else {"the only client": data}
     owners = {name: _gathered(batches) for name, batches in given.items()}
     if not owners:
         raise UnsupportedInput("expected labelled batches of at least one client, found no client")
-    made: dict[Any, Any] = {name: {} for name in owners}
-    for phase in dict.fromkeys(known[need] for need in needs):
-        chosen, problems = choose({"name": phase, **options}, phase, PHASES)
-        if chosen is None:
-            raise ConfigError(problems, "calibrate")
-        times = rounds or _published_rounds(adapter, phase)
-        for name, knowledge in _run(chosen.made, model, owners, times, seed).items():
+    made: dict[Any, Knowledge] = {name: {} for name in owners}
+    for phase in phases:
+        times = rounds or _published_rounds(adapter, phase.name)
+        for name, knowledge in _run(phase.made, model, owners, made, times, seed).items():
             made[name] |= knowledge
-        personal = bool(chosen.made.personal)
-    first = next(iter(made.values()))
-    return made if several and personal else first
+    personal = any(phase.made.personal for phase in phases)
+    return made if several and personal else next(iter(made.values()))
+
+
+def _phases(adapter: str, options: dict[str, Any]) -> list[Chosen]:
+    """The calibrations that an adapter with these options needs, in their order; what it takes itself is not theirs."""
+    if adapter not in ADAPTERS:
+        raise ConfigError([f"unknown adapter '{adapter}'; {nearest(adapter, ADAPTERS)}"], "calibrate")
+    own = set(options_of(ADAPTERS[adapter].load()).model_fields)
+    method, problems = choose({"name": adapter, **_among(options, own)}, adapter, ADAPTERS)
+    if method is None:
+        raise ConfigError(problems, "calibrate")
+    known, needs = calibrations(), list(method.made.needs)
+    if missing := [need for need in needs if need not in known]:
+        raise MissingKnowledge(f"adapter '{adapter}' needs {', '.join(missing)}: {how_to_get(adapter, missing)}")
+    found, unknown = [], set(options) - own
+    for name in dict.fromkeys(known[need] for need in needs):
+        fields = set(options_of(PHASES[name].load()).model_fields)
+        unknown -= fields
+        chosen, more = choose({"name": name, **_among(options, fields)}, name, PHASES)
+        problems += more
+        found += [chosen] if chosen else []
+    if unknown:  # for the usual message, with the nearest name
+        first = next(iter(dict.fromkeys(known[need] for need in needs)), None)
+        table, name = (PHASES, first) if first else (ADAPTERS, adapter)
+        problems += choose({"name": name, **_among(options, unknown)}, name, table)[1]
+    if problems:
+        raise ConfigError(problems, "calibrate")
+    return sorted(found, key=lambda phase: len(phase.made.needs))  # one that needs what another exports comes after it
+
+
+def _among(options: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in names}
 
 
 def _run(
-    algorithm: Algorithm[Any, Any], model: nn.Module, owners: Mapping[Any, _Labelled], rounds: int, seed: int
+    algorithm: Algorithm[Any, Any],
+    model: nn.Module,
+    owners: Mapping[Any, _Labelled],
+    made: Mapping[Any, Knowledge],
+    rounds: int,
+    seed: int,
 ) -> dict[Any, Knowledge]:
     """A phase as the engine runs it, in this process and on any tensors."""
     with torch.random.fork_rng(devices=[]):  # the caller's draws are not ours to change
         net = adaptable(model)
         inputs, build = Inputs(net), lambda client: net
         known: Knowledge = {"model": params.of(net)}
-        clients = _clients(algorithm, owners, Live(Extending(build)), inputs, known)
+        clients = _clients(algorithm, owners, made, Live(Extending(build)), inputs, known)
         server, states = algorithm.init(clients[0].task), dict[int, Any]()
         for round in range(1, rounds + 1):
             replies = Replies(algorithm.keeps)
@@ -99,7 +126,12 @@ def _run(
 
 
 def _clients(
-    algorithm: Algorithm[Any, Any], owners: Mapping[Any, _Labelled], live: Live, inputs: Inputs, known: Knowledge
+    algorithm: Algorithm[Any, Any],
+    owners: Mapping[Any, _Labelled],
+    made: Mapping[Any, Knowledge],
+    live: Live,
+    inputs: Inputs,
+    known: Knowledge,
 ) -> list[Client]:
     first = next(iter(owners.values()))
     with torch.no_grad():
@@ -111,11 +143,11 @@ def _clients(
             raise UnsupportedInput(f"expected labels 0 to {classes - 1}, as the model has classes; {name} has {found}")
     task = Task(classes, cast(Any, tuple(first.x.shape[1:])), tuple(range(len(owners))), lambda _: live(known["model"]))
     clients = []
-    for id, held in enumerate(owners.values()):
+    for id, (name, held) in enumerate(owners.items()):
         # What is learnt of one's own data and what is chosen on them must not be the same examples.
         train, check = held.cut() if algorithm.personal else (held, held)
         pair = (cast(Examples, train), cast(Examples, check))
-        clients.append(Client(id, *pair, task, live, generator(id, "batches"), known))
+        clients.append(Client(id, *pair, task, live, generator(id, "batches"), {**known, **made[name]}))
     return clients
 
 

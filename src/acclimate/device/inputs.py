@@ -106,7 +106,9 @@ def numbered(count: int) -> Tensor:
 
 
 def widened(value: Any) -> Any:
-    """A tensor in half precision as float32, anything else as it is."""
+    """A tensor in half precision as float32, one of inference mode as one that gradients may pass; else as it is."""
+    if isinstance(value, Tensor) and value.is_inference():
+        value = value.clone()
     return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
 
 

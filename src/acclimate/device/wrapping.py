@@ -6,6 +6,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from acclimate import params
@@ -38,10 +39,11 @@ def wrap(model: nn.Module, adapter: str | type[Adapter], **options: Any) -> Adap
 
 def around(model: nn.Module, chosen: Chosen, knowledge: dict[str, Any]) -> Adapted:
     """The adapter that was chosen, around a copy of a model."""
-    net = adaptable(model)
-    source, inputs = params.of(net), Inputs(net)
-    made: Adapter = chosen.made(net, **knowledge)
-    return Adapted(made, inputs, method_of(chosen, knowledge), dtype_of(model), source)
+    with torch.inference_mode(False):
+        net = adaptable(model)
+        source, inputs = params.of(net), Inputs(net)
+        made: Adapter = chosen.made(net, **knowledge)
+        return Adapted(made, inputs, method_of(chosen, knowledge), dtype_of(model), source)
 
 
 def method_of(chosen: Chosen, knowledge: dict[str, Any]) -> Method:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,13 +31,13 @@ class Outside:
         target, (contract, words) = self.find(written), _contract(table)
         is_class = inspect.isclass(target)
         fits = is_class and issubclass(target, contract)
-        if not fits and not (contract is nn.Module and callable(target) and not is_class):
+        if not fits and not (contract is nn.Module and inspect.isroutine(target)):
             kind = "a class" if is_class else f"a {type(target).__name__}"
-            raise ValueError(f"expected {words}; '{written}' is {kind} and no {contract.__name__}")
+            raise ValueError(f"expected {words}; '{written}' is {kind}")
         if inspect.isabstract(target):
             missing = ", ".join(sorted(target.__abstractmethods__))
             raise ValueError(f"expected {words}; '{written}' does not implement {missing}")
-        self.found[written] = inspect.getfile(target)
+        self.found[written] = str(getattr(sys.modules[target.__module__], "__file__", None) or target.__module__)
         return target
 
 
@@ -52,13 +53,19 @@ class Listed(Outside):
 
 @dataclass(frozen=True)
 class ByName:
-    """Makes a model of a user's own, which takes by name what it wants to know and nothing it does not ask for."""
+    """Makes a model of a user's own, which takes by name what it wants to know and nothing it does not ask for.
+
+    A function that takes any keyword, as torchvision's do, is told `num_classes`.
+    """
 
     target: Callable[..., nn.Module]
 
     def __call__(self, classes: int, shape: tuple[int, int, int], normalise: nn.Module, **options: Any) -> nn.Module:
         offered = {"classes": classes, "num_classes": classes, "shape": shape, "normalise": normalise}
-        wanted = inspect.signature(self.target).parameters
+        parameters = inspect.signature(self.target).parameters
+        wanted = set(parameters)
+        if any(one.kind is one.VAR_KEYWORD for one in parameters.values()) and "classes" not in wanted:
+            wanted.add("num_classes")
         return self.target(**{name: value for name, value in offered.items() if name in wanted}, **options)
 
 
