@@ -110,7 +110,9 @@ def test_pictures_compare_the_rates_of_several_runs(call, tiny, tmp_path):
     assert code == 0
     assert out.count("rates") == 1
     picture = (tmp_path / "drawn" / f"{names[0]}-rates-compared.svg").read_bytes()
-    words = {item.text for item in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")}
+    words = {
+        "".join(item.itertext()) for item in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")
+    }
     assert {"scenario.noise=0.1", "scenario.noise=0.8", "conv1", "linear5", "norm weight", "running mean"} <= words
 
 

@@ -64,10 +64,10 @@ def test_report_means_the_latest_run_and_list_says_which_it_is(call):
     call("run", "mine.yaml", "seeds=[1]", "--workers", "1")
     first, second = json.loads(call("list", "runs", "--json")[1])
     assert (first["short name"], second["short name"]) == (None, "mine")
-    code, out, _ = call("report", "mine")
+    code, out, _ = call("report", "mine", "--text")
     assert code == 0
     assert f"Run {second['name']}\n" in out
-    assert f"Run {first['name']}\n" in call("report", first["name"])[1]
+    assert f"Run {first['name']}\n" in call("report", first["name"], "--text")[1]
 
 
 def test_a_failed_start_leaves_no_run_behind(call, tmp_path):

@@ -157,6 +157,7 @@ def test_errors_survive_the_trip_from_a_worker():
 
 # Bytes through the pipes in one round of four clients, before messages were made on the server.
 BEFORE = {"fedavg": (495092, 1978216), "fedavgm": (984212, 1978216), "scaffold": (1962572, 4911728)}
+SLACK = 1.002  # names and reasons, no tensors
 
 
 @pytest.mark.parametrize("name", BEFORE)
@@ -182,5 +183,5 @@ def test_a_round_sends_no_more_than_it_has_to(name, monkeypatch):
             battery.run_algorithm(PHASES[name].load()(), rounds=rounds, cohort=4, seed=5, executor=executor)
             after[rounds] = dict(count)
     down, up = ((after[3][way] - after[1][way]) // 2 for way in ("down", "up"))
-    assert 0 < down <= BEFORE[name][0]
-    assert 0 < up <= BEFORE[name][1]
+    assert 0 < down <= SLACK * BEFORE[name][0]
+    assert 0 < up <= SLACK * BEFORE[name][1]

@@ -69,7 +69,7 @@ def test_a_run_in_one_process_does_everything_once(told, tmp_path):
     counts = told.counts()
     knowledge = [n for what, n in counts.items() if what.startswith("knowledge")]
     assert knowledge == [1, 1]  # of fedavg and of bbse
-    assert counts["adapter Tent"] == 2  # of the two systems that have one
+    assert counts["adapter Tent"] == 3  # of the two systems that have one, and of the server that awaits uploads
     assert counts["adapter EM"] == counts["adapter BBSE"] == counts["adapter NoAdaptation"] == 1
     streams = [n for what, n in counts.items() if what.startswith("stream")]
     assert streams == [1] * 6  # three clients, two streams

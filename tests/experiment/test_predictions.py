@@ -62,7 +62,7 @@ def test_predictions_of_clients_without_labels_are_written_and_the_table_says_wh
     assert right == 16  # bright and dark are easily told apart: rows and paths belong together
     assert run.measured().unscored == {"test": [2, 3]}
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(render(run.measured()))
+    console.print(render(run.measured(), 200))
     assert "2 of 3 clients of stream 'test' have no labels and were not scored" in console.export_text()
     records = {record["system"]: record for record in run.table()}
     assert records["none"]["accuracy"] == 1.0  # of the one client that has labels

@@ -117,7 +117,10 @@ class Server:
             self._state = self.aggregator.forget(self._state, id)
 
     def exchange(self, uploads: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Downloads for the devices that sent something; who sent what cannot be used is in `left_out`."""
+        """Downloads for the devices that sent something; who sent what cannot be used is in `left_out`.
+
+        A device whose upload the aggregator set aside gets none.
+        """
         if not self._begun:
             seed_call(self.seed, "fleet", "init")
             self._state, self._begun = self.aggregator.init(list(self._starts.values())), True
@@ -131,7 +134,8 @@ class Server:
             self._kept |= sent
         self.slot += 1
         names = {id: name for name, id in self._ids.items()}
-        return {names[id]: trees.dump(download) for id, download in zip(sent, mix.downloads, strict=True)}
+        downloads = zip(sent, mix.downloads, strict=True)
+        return {names[id]: trees.dump(download) for id, download in downloads if download is not None}
 
     def state(self) -> Nest:
         """All that a server must keep to go on after a restart, as a nest (`trees.dump` makes bytes of it)."""

@@ -34,8 +34,20 @@ def render(picture: Picture, format: Format = "svg") -> bytes:
     import vl_convert
 
     how: dict[Format, Callable[[Spec], bytes]] = {
-        "svg": lambda spec: vl_convert.vegalite_to_svg(spec, vl_version=VERSION).encode(),
+        "svg": lambda spec: _renumbered(vl_convert.vegalite_to_svg(spec, vl_version=VERSION)).encode(),
         "png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VERSION, scale=2),
         "pdf": lambda spec: vl_convert.vegalite_to_pdf(spec, vl_version=VERSION),
     }
     return how[format](whole(picture))
+
+
+def _renumbered(svg: str) -> str:
+    """The same picture with its gradients and clips counted from 0: the renderer counts on from picture to picture.
+
+    >>> _renumbered('<a id="clip7"/><b id="gradient_9"/><c fill="url(#gradient_9)" clip-path="url(#clip7)"/>')
+    '<a id="clip0"/><b id="gradient_0"/><c fill="url(#gradient_0)" clip-path="url(#clip0)"/>'
+    """
+    for kind in ("clip", "gradient_"):
+        numbers = {old: str(new) for new, old in enumerate(dict.fromkeys(re.findall(rf'id="{kind}(\d+)"', svg)))}
+        svg = re.sub(rf'(id="|#){kind}(\d+)', lambda m, of=numbers, k=kind: f"{m[1]}{k}{of.get(m[2], m[2])}", svg)
+    return svg
