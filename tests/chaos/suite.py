@@ -180,6 +180,7 @@ def states(number: int, seed: int) -> list[str]:
 def replies(number: int, seed: int) -> list[str]:
     """Hostile replies and uploads: only their sender is left out."""
     wrong, draw = [], random.Random(seed)
+    list(battery.run_test("tent", "fedavg"))  # torch loads its optimizers at their first use, which is no hang
     for case in range(number):
         how = draw.choice(list(liars.SHAPES))
         phase = draw.choice([name for name in PHASES if name not in ("finetune", "local")])
