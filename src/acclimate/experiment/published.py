@@ -269,8 +269,8 @@ def _unknown(paper: Published, systems: Mapping[str, set[str]]) -> Iterator[str]
         yield from (f"values.{row}.{piece}: expected values by shift (by_shift: true); found one" for piece in plain)
     for varied, by_value in paper.sweeps.items():
         yield from (f"sweeps.{varied}: {problem}" for problem in _not_pieces(paper, by_value.values()))
-    for undisturbed, disturbed in paper.losses.items():
-        yield from (f"losses: {problem}" for problem in _not_pieces(paper, [undisturbed, *disturbed]))
+    compared = [piece for undisturbed, disturbed in paper.losses.items() for piece in (undisturbed, *disturbed)]
+    yield from (f"losses: {problem}" for problem in _not_pieces(paper, compared))
     for number, claim in enumerate(paper.claims):
         where = f"claims.{number}"
         yield from (f"{where}.piece: {problem}" for problem in _not_pieces(paper, claim.piece))
