@@ -46,6 +46,11 @@ class Hang(BaseException):
     """Something took longer than anything may."""
 
 
+def patience() -> int:
+    """LONGEST, and in proportion more where other work wants the same processors."""
+    return round(LONGEST * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
 @contextmanager
 def limited() -> Iterator[None]:
     """Ends what takes too long."""
@@ -54,7 +59,7 @@ def limited() -> Iterator[None]:
         raise Hang
 
     signal.signal(signal.SIGALRM, end)
-    signal.alarm(LONGEST)
+    signal.alarm(patience())
     try:
         yield
     finally:
@@ -180,6 +185,7 @@ def states(number: int, seed: int) -> list[str]:
 def replies(number: int, seed: int) -> list[str]:
     """Hostile replies and uploads: only their sender is left out."""
     wrong, draw = [], random.Random(seed)
+    list(battery.run_test("tent", "fedavg"))  # torch loads its optimizers at their first use, which is no hang
     for case in range(number):
         how = draw.choice(list(liars.SHAPES))
         phase = draw.choice([name for name in PHASES if name not in ("finetune", "local")])
@@ -215,8 +221,12 @@ def kills(number: int, seed: int) -> list[str]:
             killed = _folder(folder, f"killed-{done}")
             ended = False
             while not ended and done < number:
-                process = test_kill.start(killed, workers=1 + done % 2)
-                time.sleep(draw.uniform(0.5, 8.0))
+                process, further = (
+                    test_kill.start(killed, workers=1 + done % 2),
+                    _progress(killed) + draw.randint(0, 60),
+                )
+                test_kill.wait(process, lambda: _progress(killed) >= further)  # noqa: B023  (called before they change)
+                time.sleep(draw.uniform(0, 0.5))
                 ended = process.poll() is not None
                 if not ended:
                     wrong += _stop(process, done)
@@ -227,6 +237,13 @@ def kills(number: int, seed: int) -> list[str]:
             if process.returncode or test_kill.results(killed) != meant:
                 wrong.append(f"kill {done}: other results than undisturbed, exit {process.returncode}: {told[-300:]}")
     return wrong
+
+
+def _progress(folder: Path) -> int:
+    """Rounds and slots that are done; a whole run has about 600."""
+    tested = "SELECT count(*) FROM row WHERE phase = 'test' AND metric = 'correct'"
+    rounds = sum(test_kill.rounds(folder, training) for training in (True, False))
+    return rounds + int(test_kill.read(folder / "runs" / "store.sqlite", tested))
 
 
 def _folder(parent: str, name: str) -> Path:
@@ -243,7 +260,7 @@ def _stop(process: test_kill.subprocess.Popen[bytes], number: int) -> list[str]:
         return []
     process.terminate()
     try:
-        code = process.wait(LONGEST)
+        code = process.wait(patience())
     except test_kill.subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         return [f"kill {number}: SIGTERM did not end it within {LONGEST} s"]

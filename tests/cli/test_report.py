@@ -33,6 +33,14 @@ def test_run_writes_a_page_and_says_where(call, tiny, tmp_path):
     assert "Who was helped and who was harmed" in path.read_text(encoding="utf-8")
 
 
+def test_report_as_text_fits_a_narrow_terminal(call, tiny, monkeypatch):
+    tiny()
+    monkeypatch.setenv("COLUMNS", "60")
+    told = call("report", "tiny", "--text")[1]
+    assert "worst 10 %" in told
+    assert max(map(len, told.splitlines())) <= 60
+
+
 def test_report_prints_tables_for_papers_and_pipelines(call, tiny):
     tiny(seeds=[0, 1])
     rows = list(csv.DictReader(io.StringIO(call("report", "tiny", "--csv")[1])))

@@ -153,7 +153,7 @@ def test_page_has_all_sections_and_the_command(opened):
     read = Words(page([opened[1]]))
     for words in ("Summary", "Who was helped and who was harmed", "How to make it again", "What does it cost?"):
         assert words in read.text
-    assert "acclimate run runs/toy-0/experiment.yaml" in read.text
+    assert "acclimate run experiment.yaml" in read.text
     assert "paired Student t-test" in read.text
     assert "★ best" in read.text and "≈ best" in read.text
 

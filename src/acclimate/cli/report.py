@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from acclimate.cli.printing import width
+
 if TYPE_CHECKING:
     from acclimate.report.pictures.picture import Asked
     from acclimate.report.pictures.render import Format
@@ -72,7 +74,7 @@ def write_pictures(runs: Sequence[Run], asked: Asked, folder: Path, format: Form
 
 def printed(runs: Sequence[Run], wanted: Wanted, out: Path | None) -> None:
     """Tables, to the terminal or to a file."""
-    content = _content(runs, wanted)
+    content = _content(runs, wanted, None if out else width())
     if out is None:
         typer.echo(content, nl=not content.endswith("\n"))
     else:
@@ -80,10 +82,10 @@ def printed(runs: Sequence[Run], wanted: Wanted, out: Path | None) -> None:
         typer.echo(f"written to {out}")
 
 
-def _content(runs: Sequence[Run], wanted: Wanted) -> str:
+def _content(runs: Sequence[Run], wanted: Wanted, columns: int | None) -> str:
     from acclimate.report.export import as_csv, as_latex
     from acclimate.report.table import table
-    from acclimate.report.text import text
+    from acclimate.report.text import WIDE, text
 
     if wanted is Wanted.csv:
         return as_csv(runs)
@@ -91,4 +93,4 @@ def _content(runs: Sequence[Run], wanted: Wanted) -> str:
         return "\n".join(map(as_latex, runs))
     if wanted is Wanted.json:
         return json.dumps([table(run).plain() for run in runs], indent=2)
-    return "\n".join(text(table(run), run) for run in runs)
+    return "\n".join(text(table(run), run, columns or WIDE) for run in runs)

@@ -39,6 +39,7 @@ def page(paper: Published, parts: Sequence[Part], verdicts: Sequence[Verdict], p
         f"the last round; a gap is ours minus the paper's. [All tables]({OVERVIEW}).",
         "",
         *(_side_by_side(paper, parts) if len(paper.pieces) > 1 else []),
+        *(text for undisturbed in paper.losses for text in _losses(paper, parts, undisturbed)),
         *([f"Not run yet: {', '.join(missing)}.", ""] if missing else []),
         *_claims(verdicts),
         *_listed("Discussion", paper.discussion),
@@ -85,6 +86,22 @@ def _side_by_side(paper: Published, parts: Sequence[Part]) -> list[str]:
         f"{piece}, {stream}" if len(streams) > 1 else piece for piece, streams in columns.items() for stream in streams
     ]
     return [caption, "", *grid(["method", *head], rows), ""]
+
+
+def _losses(paper: Published, parts: Sequence[Part], undisturbed: str) -> list[str]:
+    """What every method loses in each piece where something was done to it, and in all of them but the worst."""
+    by_piece, stream = {part.piece: part for part in parts}, parts[0].columns[-1]
+    disturbed = [piece for piece in paper.losses[undisturbed] if piece in by_piece]
+    if undisturbed not in by_piece or not disturbed:
+        return []
+    rows, whole = [], by_piece[undisturbed]
+    for system, row in paper.rows.items():
+        calm = whole.accuracy(system, stream, whole.seeds)
+        gaps = [by_piece[piece].accuracy(system, stream, by_piece[piece].seeds) - calm for piece in disturbed]
+        second = [f"{sorted(gaps)[1]:+.2f}"] if len(gaps) > 1 else []
+        rows.append([row, *(f"{gap:+.2f}" for gap in gaps), *second])
+    head = ["method", *disturbed, *(["all but the worst, at least"] if len(disturbed) > 1 else [])]
+    return [f"Ours, points against the same method in the piece {undisturbed}:", "", *grid(head, rows), ""]
 
 
 def _columns(paper: Published, piece: str, part: Part | None) -> list[str]:

@@ -31,12 +31,12 @@ def render(table: Table, width: int) -> RenderableType:
     return Group(*parts, Text(_legend(table), style="dim"), *[Text(line) for line in _remarks(table)])
 
 
-def text(table: Table, run: Run) -> str:
-    """A whole report as plain text."""
-    console = Console(width=WIDE, record=True, file=_Nowhere(), color_system=None)  # type: ignore[arg-type]
+def text(table: Table, run: Run, width: int = WIDE) -> str:
+    """A whole report as plain text for so many columns."""
+    console = Console(width=width, record=True, file=_Nowhere(), color_system=None, markup=False)  # type: ignore[arg-type]
     console.print(f"Run {table.run}", f"started {run.started}, finished {run.finished or 'not yet'}", sep="\n")
     console.print("versions: " + ", ".join(f"{name} {version}" for name, version in run.versions.items()))
-    console.print(render(table, WIDE), *map(traffic, table.phases), sep="\n")
+    console.print(render(table, width), *map(traffic, table.phases), sep="\n")
     return console.export_text()
 
 

@@ -28,7 +28,7 @@ class Timetable(Scenario):
         "5": [rotation 30, fog 5 + rotation 30, clean]
     ```
 
-    The numbers on the left are test clients. Source clients share the training set evenly.
+    The numbers on the left are test clients. Source clients share the training set, or `most` images of it, evenly.
     """
 
     data: str = "digits"
@@ -37,9 +37,11 @@ class Timetable(Scenario):
     source_clients: Count = 10
     test: Share = 0.4  # of the images, where the data set has no test part of its own
     validation: Share = 0.2
+    size: Count | None = None  # of the images; by default their own
+    most: Count | None = None
 
     def plan(self, seed: int) -> Plan:
-        dataset, rng = sources.load(self.data), np.random.default_rng([seed, 11])
+        dataset, rng = sources.load(self.data, self.size), np.random.default_rng([seed, 11])
         everything = rng.permutation(len(dataset.labels))
         if "split" in dataset.columns:
             split = dataset.column("split")[everything]
@@ -47,7 +49,7 @@ class Timetable(Scenario):
         else:
             train, tests = partition.cut(everything, self.test)
         source = {}
-        for client, rows in enumerate(partition.iid(train, self.source_clients, rng)):
+        for client, rows in enumerate(partition.iid(train[: self.most], self.source_clients, rng)):
             own, check = partition.cut(rows, self.validation)
             source[client] = (Holding(own), Holding(check))
         streams = []

@@ -16,15 +16,14 @@ def again(run: Run) -> list[Html]:
     pairs = [
         ("run", run.name),
         ("time", f"{run.started} to {run.finished or 'not finished'}{worked}"),
-        ("seeds", some("seed", run.seeds).removeprefix("seeds ").removeprefix("seed ")),
+        tuple(some("seed", run.seeds).split(" ", 1)),
         ("versions", ", ".join(f"{name} {version}" for name, version in run.versions.items())),
         *((f"data {name}", f"checksum {digest}") for name, digest in run.checksums().items()),
     ]
     plain = yaml.safe_dump(run.experiment, sort_keys=False, allow_unicode=True)
-    command = f"acclimate run runs/{run.name}/experiment.yaml"
     return [
-        tag("p", "Save the configuration below as a file (it is in the run's own folder), then:"),
-        tag("pre", tag("code", command), class_="command"),
+        tag("p", "Save the configuration below as experiment.yaml (a copy is in the run's own folder), then:"),
+        tag("pre", tag("code", "acclimate run experiment.yaml"), class_="command"),
         facts(pairs),
         tag("details", tag("summary", "The configuration, every option written out"), tag("pre", tag("code", plain))),
     ]

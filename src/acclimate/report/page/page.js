@@ -36,7 +36,7 @@
   function looks(room) {
     const looks = structuredClone(dark.matches ? night : day);
     looks.background = null;
-    if (room < 560) looks.legend = { ...looks.legend, orient: "bottom", columns: 2, direction: "vertical" };
+    if (room < 560) looks.legend = { ...looks.legend, orient: "bottom", columns: 1, direction: "vertical" };
     return looks;
   }
 

@@ -14,6 +14,8 @@ from acclimate.report.table import PhaseTraffic, Table, by_remark
 from acclimate.report.text import size, traffic
 from acclimate.store.run import Run
 
+MOST_PHASES = 3  # trainings that the first sentence names
+
 
 def summary(run: Run, made: Table) -> list[Html]:
     """Everything about the systems of a run that is no picture."""
@@ -34,11 +36,13 @@ def summary(run: Run, made: Table) -> list[Html]:
 def scene(run: Run) -> str:
     """The scenario in a sentence."""
     plain, people = run.experiment, next(iter(run.people().values()), None)
-    training = plain["systems"][0]["phases"][:1]
+    firsts = [system["phases"][0] for system in plain["systems"] if system["phases"]]
+    training = list(dict.fromkeys(f"{phase['name']} ({phase['rounds']} rounds)" for phase in firsts))
     who = f"{len(people.source)} source clients" if people else "Source clients"
     data = plain["scenario"].get("data") or plain["scenario"]["name"]
     words = f"{who} train {plain['model']['name']} on {data}"
-    words += f" with {training[0]['name']} ({training[0]['rounds']} rounds)" if training else ""
+    shown = [*training[:MOST_PHASES], *(["others"] if len(training) > MOST_PHASES else [])]
+    words += f" with {' or '.join(shown)}" if shown else ""
     tested = len({met.client for met in people.streams}) if people else None
     words += f"; {tested} test clients" if tested else "; test clients"
     size_ = plain["test"]["batch_size"]

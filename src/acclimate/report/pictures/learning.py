@@ -26,10 +26,9 @@ def draw(runs: Sequence[Run], asked: Asked) -> Iterator[Picture]:
     for run in runs:
         panels = [(title, rounds) for title, rounds in _curves(run).items() if len(rounds) > 1][:MOST_PANELS]
         rows = [{**row, "x": row["x"] + 1} for title, rounds in panels for row in _rows(title, rounds)]
-        notes = (
-            f"{source(run)}. Mean over the clients of a round and {some('seed', run.seeds)}; bands: the range over "
-            "seeds, and over phases of one name with different options."
-        )
+        several = any(len(values) > 1 for _, rounds in panels for values in rounds.values())
+        bands = "; bands: the range over seeds, and over phases of one name with different options" if several else ""
+        notes = f"{source(run)}. Mean over the clients of a round and {some('seed', run.seeds)}{bands}."
         yield Picture(run.name, "learning", "Learning curves", (notes,), _spec(rows, [title for title, _ in panels]))
 
 
