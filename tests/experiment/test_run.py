@@ -382,3 +382,27 @@ def test_missed_exchanges_are_told(tmp_path):
     lines = {line.system: line for line in table_of(experiment, tmp_path).lines}
     assert lines["fedavg+tent"].remarks == ["clients missed 50 % of the exchanges"]
     assert lines["none"].remarks == []
+
+
+def test_convergence_tests_every_kept_round_on_test_data(tmp_path, own_cache):
+    """Before the first round rates are zero, which is no adaptation; the last one is the test itself."""
+    atp = {"name": "atp", "phases": [{"name": "atp", "rounds": 4, "keep_every": 2}], "adapter": "atp"}
+    phases = [{"name": "fedavg", "rounds": 2, "keep_every": 2}]
+    experiment = tiny(phases=phases, systems=["none", atp], test={"batch_size": 10, "convergence": True})
+    run(experiment, tmp_path)
+    store = Store(tmp_path / STORE)
+    found = store.find(experiment.run_name)
+    reached = {(one.stream, one.round): one for one in found.convergence() if one.system == "atp"}
+    assert sorted(reached) == [(stream, round) for stream in ("feature", "label") for round in (0, 2, 4)]
+    scores = {(one.system, one.stream): one.accuracy for one in found.scores()}
+    for stream in ("feature", "label"):
+        assert reached[stream, 0].accuracy == scores["none", stream]
+        assert reached[stream, 4].accuracy == scores["atp", stream]
+        assert reached[stream, 0].loss != reached[stream, 4].loss > 0
+    assert found.last_phase("atp", 0) in {one.phase for one in found.learning()}
+    store.close()
+
+
+def test_convergence_needs_rounds_that_were_kept():
+    with pytest.raises(ConfigError, match=r"systems.0: test.convergence has no rounds to test; give the last phase a"):
+        tiny(test={"batch_size": 10, "convergence": True})

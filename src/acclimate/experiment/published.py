@@ -122,6 +122,7 @@ class Published:
     by_shift: bool = False  # methods x shifts, and values likewise
     pictures: bool = False  # whether the page shows what `acclimate report` draws
     sweeps: dict[str, dict[str, str]] = field(default_factory=dict)  # what is varied → its value → piece: a picture
+    tradeoff: tuple[str, str] | None = None  # two pieces, the accuracies of each an axis: a picture
     claims: list[Claim] = field(default_factory=list)
     discussion: list[str] = field(default_factory=list)  # by hand, so without a measured number
     deviations: list[str] = field(default_factory=list)
@@ -268,6 +269,7 @@ def _unknown(paper: Published, systems: Mapping[str, set[str]]) -> Iterator[str]
         yield from (f"values.{row}.{piece}: expected values by shift (by_shift: true); found one" for piece in plain)
     for varied, by_value in paper.sweeps.items():
         yield from (f"sweeps.{varied}: {problem}" for problem in _not_pieces(paper, by_value.values()))
+    yield from (f"tradeoff: {problem}" for problem in _not_pieces(paper, paper.tradeoff or ()))
     for number, claim in enumerate(paper.claims):
         where = f"claims.{number}"
         yield from (f"{where}.piece: {problem}" for problem in _not_pieces(paper, claim.piece))

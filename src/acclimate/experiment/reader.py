@@ -186,6 +186,8 @@ class _Reader:
         own_last = [phase for phase in phases if phase.scenario is None][-1:]
         if given.get("select") and (not own_last or own_last[0].keep_every is None):
             self.problems.append(f"{path}.select: nothing to select from; give the last phase a keep_every")
+        if test.convergence and (not own_last or own_last[0].keep_every is None):
+            self.problems.append(f"{path}: test.convergence has no rounds to test; give the last phase a keep_every")
         if len(str(given["name"])) > MOST_NAME or not str(given["name"]).isprintable():
             found = f"{given['name']!r}"
             self.problems.append(f"{path}.name: expected at most {MOST_NAME} printable characters; found {found}")

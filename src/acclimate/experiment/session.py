@@ -35,10 +35,9 @@ from acclimate.models.blocks import blocks
 from acclimate.models.build import Build
 from acclimate.scenarios.population import Population, Stream
 from acclimate.store.database import Store, Unit
-from acclimate.store.records import SELECTED, TEST
+from acclimate.store.records import ROUND, SELECTED, TEST
 from acclimate.store.run import ALL
 
-TESTS = (TEST, SELECTED)  # the phases of units that are no choice among candidates
 MOST_NOTED_BYTES = 4096  # of knowledge that is copied into the store
 
 
@@ -147,7 +146,9 @@ class _Seed:
         self._note_knowledge(system, known)
         if system.select:
             self.selected(system, known)
-        self.test(system, known)
+        if system.test.convergence:
+            self.converged(system, known)
+        self.test(system, known)  # last: what has it is done
 
     def tuned(self, system: System, known: Known) -> Chosen:
         """The candidate that is best on source validation data; the first of equals."""
@@ -171,12 +172,21 @@ class _Seed:
         self._note(system.name, "selected", {"round": best, "validation": scores})
         self.test(system, rounds[best], SELECTED)
 
+    def converged(self, system: System, known: Known) -> None:
+        """Test every kept round of the last phase; before the first one there is only what it starts from."""
+        *before, last = known.outcomes
+        for round in last.checkpoint.kept():
+            self.test(system, Known([*before, at_round(last, round)]), f"{ROUND}{round}")
+        place = system.order[-1]
+        path, _ = phase_file(system, place, self.population, self.seed, self.session.reuse)
+        self._note(system.name, "last phase", _phase_label(system, place, path))
+
     def phase(self, system: System, place: int) -> Outcome:
         """A phase of a system: from this seed's, from the cache, or trained now."""
         session, choice = self.session, system.phases[place]
         population = self.people(choice.scenario)
         path, older = phase_file(system, place, population, self.seed, session.reuse)
-        label = f"{place}:{choice.algorithm.name}#{path.parent.name[:6]}"
+        label = _phase_label(system, place, path)
         if older:
             noted = session.store.notes(session.run, "reused").get((system.name, self.seed), [])
             self._note(system.name, "reused", sorted({*noted, label}))
@@ -239,9 +249,9 @@ class _Seed:
         if taken is not None:
             session.listener.say(f"{self.title}: {what} as measured by {taken}")
             return session.store.accuracy(unit)
-        population = self.tested if phase in TESTS else self.population
-        streams = list(population.streams) if phase in TESTS else population.validation_streams()
-        if phase in TESTS and system.test.validation:
+        population = self.tested if _is_test(phase) else self.population
+        streams = list(population.streams) if _is_test(phase) else population.validation_streams()
+        if _is_test(phase) and system.test.validation:
             streams += _validation(population)
         members = roster(population, system.test.batch_size, streams)
         total = sum(member.slots or 0 for member in members.members)
@@ -285,8 +295,8 @@ class _Seed:
             "scenarios": [scenario.differs for scenario in scenarios],
             "model": system.model.differs(),
             "test": system.differs()["test"],
-            "data": (self.tested if phase in TESTS else self.population).digest,
-            "validation": phase not in TESTS,
+            "data": (self.tested if _is_test(phase) else self.population).digest,
+            "validation": not _is_test(phase),
             "phases": [(o.checkpoint.path.parts[-2:], o.round) for o in known.outcomes if o.checkpoint.path],
             **{name: chosen.differs for name, chosen in methods.items()},
             "seed": self.seed,
@@ -314,6 +324,16 @@ class _Seed:
                 f"system '{system.name}': {what} scores on source clients' validation data, and this scenario has none;"
                 " give its source clients a validation part, or leave the choice to yourself"
             )
+
+
+def _is_test(phase: str) -> bool:
+    """Whether a unit is a test, and no choice among candidates on validation data."""
+    return phase in (TEST, SELECTED) or phase.startswith(ROUND)
+
+
+def _phase_label(system: System, place: int, path: Path) -> str:
+    """What stands for a phase in the store."""
+    return f"{place}:{system.phases[place].algorithm.name}#{path.parent.name[:6]}"
 
 
 def _validation(population: Population) -> list[Stream]:
