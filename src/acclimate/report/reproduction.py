@@ -22,7 +22,8 @@ from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.drift import drifts
 from acclimate.report.markdown import RATES, SWEPT, TRADEOFF, page, plain, shared_seeds
 from acclimate.report.measured import Part, from_file, measured
-from acclimate.report.overview import OVERVIEW, overview
+from acclimate.report.findings import findings
+from acclimate.report.overview import OVERVIEW, PAGES, overview
 from acclimate.report.pictures import (
     agreement,
     balance,
@@ -42,9 +43,7 @@ from acclimate.report.pictures.tradeoff import tradeoff
 from acclimate.report.table import named_seeds
 from acclimate.store.run import Run
 
-PAGES = "reproduction"  # their folder
-
-
+FINDINGS = "findings.md"
 SHOWN = (
     over_time,
     course,
@@ -86,7 +85,14 @@ def write(paper: Published, runs: Mapping[str, Run], docs: Path, overrides: Sequ
     shown = sorted(path.name for path in (docs / "figures").glob(f"{paper.name}-*.svg"))
     _save(page_file, page(paper, parts, judged, shown))
     _save(docs / PAGES / OVERVIEW, overview(docs / "results"))
-    return [page_file, docs / PAGES / OVERVIEW, results, *(docs / "figures" / name for name in pictures)]
+    _save(docs / FINDINGS, findings(docs / "results"))
+    return [
+        page_file,
+        docs / PAGES / OVERVIEW,
+        docs / FINDINGS,
+        results,
+        *(docs / "figures" / name for name in pictures),
+    ]
 
 
 def _save(path: Path, content: str | bytes) -> None:
