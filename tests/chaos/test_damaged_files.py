@@ -80,7 +80,9 @@ def finished(tmp_path, monkeypatch):
     def again(runs):
         id = run(parse(battery.tiny()), tmp_path / runs)
         store = Store(tmp_path / runs / "store.sqlite")
-        rows = store.select("SELECT * FROM row WHERE metric != 'seconds' AND run = ? ORDER BY 1,2,3,4,5,6,7,8,10", id)
+        rows = store._db.execute(
+            "SELECT * FROM row WHERE metric != 'seconds' AND run = ? ORDER BY 1,2,3,4,5,6,7,8,10", (id,)
+        ).fetchall()
         store.close()
         return [row[1:] for row in rows]
 
@@ -141,8 +143,8 @@ def test_store_from_before_there_were_versions_is_taken_over(tmp_path):
     store._db.execute("PRAGMA user_version = 0")
     store.close()
     store = Store(path)
-    assert [found["name"] for found in store.runs()] == ["a"]
-    assert store.select("PRAGMA user_version") == [(database.VERSION,)]
+    assert [found.name for found in store.runs()] == ["a"]
+    assert store._db.execute("PRAGMA user_version").fetchall() == [(database.VERSION,)]
     store.close()
 
 
@@ -186,7 +188,7 @@ def test_store_that_may_only_be_read_is_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sqlite3, "connect", forbidding)
     store = Store(tmp_path / "store.sqlite")
-    assert [found["name"] for found in store.runs()] == ["a"]
+    assert [found.name for found in store.runs()] == ["a"]
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         store.finish(1)
     store.close()
@@ -198,7 +200,7 @@ def test_damaged_place_of_a_test_begins_it_again(tmp_path):
     commits = list(battery.run_test("tent", "fedavg"))
     store.commit(unit, commits[0])
     store.resume(unit)
-    ((kept,),) = store.select("SELECT state FROM paused WHERE state IS NOT NULL LIMIT 1")
+    ((kept,),) = store._db.execute("SELECT state FROM paused WHERE state IS NOT NULL LIMIT 1").fetchall()
     damaged = kept[:99] + bytes([kept[99] ^ 1]) + kept[100:]
     store._db.execute("UPDATE paused SET state = ? WHERE state IS NOT NULL", (damaged,))
     with pytest.raises(DamagedFile):

@@ -44,7 +44,7 @@ def imported(folder, words):
         "run mine.yaml",
         "run mine.yaml --json",
         "show mine",
-        "report mine",
+        "report mine --json",
         "show tent",
         "show quickstart",
         "list data",

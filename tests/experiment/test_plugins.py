@@ -125,9 +125,11 @@ def folder(tmp_path):
 
 def accuracies(runs):
     store = Store(runs / "store.sqlite")
-    rows = store.select("SELECT system, client, slot, metric, value FROM row WHERE metric IN ('correct', 'count')")
+    rows = sorted(
+        store._db.execute("SELECT system, client, slot, metric, value FROM row WHERE metric IN ('correct', 'count')")
+    )
     store.close()
-    return sorted(rows)
+    return rows
 
 
 def test_plugins_of_every_kind_run_the_same_with_workers_and_say_what_they_imported(folder):

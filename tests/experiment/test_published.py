@@ -41,7 +41,7 @@ def test_published_table_names_shipped_experiments_and_their_systems(name):
     assert {piece.experiment for piece in paper.pieces.values()} <= set(shipped())
     for experiment in paper.experiments().values():
         assert any(system.name in paper.rows for system in experiment.systems)
-    assert paper.deviations
+    assert paper.deviations or paper.source.startswith("none;")  # a table of our own deviates from nothing
 
 
 def test_published_values_are_a_mean_with_or_without_spread_or_missing(written):

@@ -77,7 +77,8 @@ def run(
 ) -> None:
     """Run an experiment, going on where it stopped; print its table."""
     run_name = _run_name(experiment, overrides or [])
-    if not of_runs.is_finished(runs, run_name):
+    goes_on = not of_runs.is_finished(runs, run_name)
+    if goes_on:
         from acclimate.experiment.reader import read
 
         again = shlex.join(["acclimate", "run", experiment, *(overrides or [])])
@@ -87,7 +88,7 @@ def run(
             typer.echo(f"\nStopped. Everything finished so far is saved; go on with:\n  {again}", err=True)
             raise typer.Exit(_code(stop)) from None
     _print_table(runs, run_name, as_json)
-    _write_report(runs, run_name)
+    _write_report(runs, run_name, again=goes_on)
 
 
 @app.command(name="list")
@@ -358,10 +359,15 @@ def _opened(runs: Path, names: Sequence[str]) -> Iterator[list[Run]]:
         store.close()
 
 
-def _write_report(runs: Path, name: str) -> None:
-    """The page of a run, in its folder."""
-    from acclimate.cli.report import write_page
+def _write_report(runs: Path, name: str, *, again: bool) -> None:
+    """The page of a run, in its folder; drawing takes a while, so a page that is there stays unless asked for again."""
+    from acclimate.cli.report import tell_page, write_page
+
+    path = runs / name / "report.html"
+    if path.exists() and not again:
+        tell_page(path)
+        return
     from acclimate.report.pictures.picture import Asked
 
     with _opened(runs, [name]) as found:
-        write_page(found, Asked(), runs / name / "report.html")
+        write_page(found, Asked(), path)

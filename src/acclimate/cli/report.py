@@ -47,6 +47,11 @@ def write_page(runs: Sequence[Run], asked: Asked, path: Path) -> None:
 
     content = page(runs, asked)
     write_whole(path, methodcaller("write", content.encode()))
+    tell_page(path)
+
+
+def tell_page(path: Path) -> None:
+    """Where the page is."""
     typer.echo(f"report: {path} (open it in a browser)", err=True)
 
 

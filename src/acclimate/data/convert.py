@@ -9,6 +9,7 @@ from acclimate.data.folders import data_folder
 from acclimate.data.packs import open_pack, write_pack
 from acclimate.data.readers import Raw
 from acclimate.data.readers.hub import read_hub
+from acclimate.data.sealed import remove
 from acclimate.errors import MissingData
 
 
@@ -66,6 +67,6 @@ def _write(name: str, path: Path, raw: Raw) -> Path:
     try:
         open_pack(path, source.classes, source.shape, invert=source.invert)
     except BaseException:
-        path.unlink()
+        remove(path)
         raise
     return path

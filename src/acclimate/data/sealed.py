@@ -53,6 +53,17 @@ def seal(path: Path) -> None:
     _seen[path] = (found.st_size, found.st_mtime_ns)
 
 
+def remove(path: Path) -> None:
+    """Take a file away, with its sum."""
+    path.unlink(missing_ok=True)
+    _sum_file(path).unlink(missing_ok=True)
+
+
+def noted(path: Path) -> str:
+    """The sum of a file as it was written; empty where none is noted."""
+    return _sum_file(path).read_text(encoding="utf-8", errors="replace").strip() if _sum_file(path).exists() else ""
+
+
 def is_sound(path: Path) -> bool:
     """Whether a file is there and is what was written; if it is damaged it is removed, with a warning."""
     if not path.exists():
@@ -61,17 +72,12 @@ def is_sound(path: Path) -> bool:
     stamp = (found.st_size, found.st_mtime_ns)
     if _seen.get(path) == stamp:
         return True
-    if not (_is_as_noted(path) if _sum_file(path).exists() else _is_readable(path)):
+    if not (noted(path) == _sum(path) if _sum_file(path).exists() else _is_readable(path)):
         warnings.warn(f"{path} was damaged; it is made again", Damage, stacklevel=2)
-        path.unlink(missing_ok=True)
-        _sum_file(path).unlink(missing_ok=True)
+        remove(path)
         return False
     _seen[path] = stamp
     return True
-
-
-def _is_as_noted(path: Path) -> bool:
-    return _sum_file(path).read_text(encoding="utf-8", errors="replace") == _sum(path)
 
 
 def _is_readable(path: Path) -> bool:

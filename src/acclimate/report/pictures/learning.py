@@ -37,7 +37,7 @@ def _curves(run: Run) -> dict[str, dict[int, list[float]]]:
     """Phase and metric → round → the values of all seeds."""
     found: dict[tuple[int, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in run.learning():
-        position, name = one.phase.partition("#")[0].split(":")
+        position, name = one.phase.partition("#")[0].split(":", 1)
         found[int(position), f"{name}: {one.metric}"][one.round].append(one.value)
     return {f"{position + 1}. {title}": dict(rounds) for (position, title), rounds in sorted(found.items())}
 
