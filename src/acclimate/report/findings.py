@@ -38,8 +38,8 @@ HEAD = f"""# Findings
 
 What we learnt that the papers do not say: which of their claims hold here, which hang on a tuning, which readings they
 leave open. Every sentence links the table that shows it. Accuracies are in %, differences in points ± their standard
-error over clients. Written by `acclimate reproduce` from what was measured; no number is typed, and a sentence that what
-was measured does not bear out is not shown. [All tables]({PAGES}/{OVERVIEW}).
+error over clients. Written by `acclimate reproduce` from what was measured; no number is typed, and a sentence is not
+shown where what was measured does not bear it out. [All tables]({PAGES}/{OVERVIEW}).
 """
 
 
@@ -81,7 +81,8 @@ def findings(results: Path, file: Path = FILE) -> str:
             text = one.says if all(told) else one.otherwise
             if text is not None:
                 links = ", ".join(f"[{table}]({PAGES}/{table}.md)" for table in one.of)
-                shown.setdefault(one.about, []).append(f"- {measured.filled(text, one.of[0])} ({links})")
+                sentence = f"- {measured.filled(text, one.of[0])} ({links})"
+                shown.setdefault(one.about, []).append(sentence)
         except _Unmeasured:
             waiting.update(one.of)
     lines = [line for about, of in shown.items() for line in (f"## {about}", "", *of, "")]

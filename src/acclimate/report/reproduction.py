@@ -20,9 +20,9 @@ from acclimate.errors import AcclimateError, ConfigError
 from acclimate.experiment.published import Published
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.drift import drifts
+from acclimate.report.findings import findings
 from acclimate.report.markdown import RATES, SWEPT, TRADEOFF, page, plain, shared_seeds
 from acclimate.report.measured import Part, from_file, measured
-from acclimate.report.findings import findings
 from acclimate.report.overview import OVERVIEW, PAGES, overview
 from acclimate.report.pictures import (
     agreement,
