@@ -15,6 +15,7 @@ from acclimate.device.wrapping import method_of
 from acclimate.engine.executor import Executor, Processes, Serial, cores
 from acclimate.engine.known import Known
 from acclimate.engine.live import Extending
+from acclimate.engine.memory import keep_freed_memory
 from acclimate.errors import AcclimateError, ConfigError, MissingKnowledge, nearest
 from acclimate.experiment import reader
 from acclimate.experiment.baselines import with_baselines
@@ -239,6 +240,7 @@ def _store(runs: Path) -> Iterator[Store]:
 @contextmanager
 def _working(workers: int) -> Iterator[Executor]:
     if workers == 1:
+        keep_freed_memory()
         yield Serial()
         return
     with Processes(workers) as executor:

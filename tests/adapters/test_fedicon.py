@@ -120,6 +120,15 @@ def test_fedicon_picture_has_features_before_and_after_and_changes_nothing():
     assert not torch.equal(before, after)
 
 
+def test_fedicon_picture_has_predictions_and_loss_after_every_pass():
+    x, adapter = images(9), FedICON(small(), lr=0.1, epochs=3, batch_size=4, picture=True)
+    start = adapter.net.eval()(x).argmax(-1)
+    final = adapter(x).argmax(-1)
+    predictions, loss = adapter.figures["predictions"], adapter.figures["loss"]
+    assert predictions.shape == (4, 9) and loss.shape == (4,)  # before, and after three passes
+    assert torch.equal(predictions[0], start) and torch.equal(predictions[-1], final)
+
+
 def test_fedicon_picture_is_the_plane_of_largest_variance():
     """Rows on a line through 3-space keep their distances, and need no second axis."""
     line = torch.linspace(-1, 1, 5).unsqueeze(1) * torch.tensor([2.0, 1.0, 2.0])

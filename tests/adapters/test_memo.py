@@ -6,7 +6,7 @@ import torch
 
 import toys
 from acclimate import params, trees
-from acclimate.adapters.memo import MEMO, after_step, crops, marginal_entropy, mirrored
+from acclimate.adapters.memo import MEMO, after_steps, crops, marginal_entropy, mirrored
 from acclimate.adapters.none import NoAdaptation
 from acclimate.adapters.surgical import Surgical
 from acclimate.models.build import Build
@@ -31,7 +31,7 @@ def test_memo_steps_on_the_copies_and_predicts_the_image():
     s = 1 / (1 + math.exp(-1))
     mean = (s + 0.5) / 2
     g = s * (1 - s) * math.log(mean / (1 - mean))
-    logits = after_step(net, torch.full((1, 1, 1), 3.0), copies, lr=2.0)
+    logits = after_steps(net, torch.full((1, 1, 1), 3.0), [copies], lr=2.0)
     torch.testing.assert_close(logits, torch.tensor([3 + 3 * g, -3 * g]))
     assert net[1].weight.flatten().tolist() == [1.0, 0.0]  # and the model is the source again
 
@@ -45,8 +45,27 @@ def test_memo_on_one_copy_of_a_one_block_model_is_one_entropy_step():
     """The marginal entropy over the image alone is its entropy; one block is all of a one-layer model."""
     net, x = toys.logistic(), torch.tensor([1.5]).view(1, 1, 1, 1)
     params.load(net, {"1.weight": torch.tensor([[0.7], [0.0]])})
-    memo = after_step(net, x[0], x, lr=0.3)
+    memo = after_steps(net, x[0], [x], lr=0.3)
     torch.testing.assert_close(memo.unsqueeze(0), Surgical(net, block="1", rate=0.3)(x))
+
+
+def test_memo_of_two_steps_takes_the_second_where_the_first_ended():
+    net, x = toys.logistic(), torch.tensor([1.5]).view(1, 1, 1, 1)
+    params.load(net, {"1.weight": torch.tensor([[0.7], [0.0]])})
+    twice = after_steps(net, x[0], [x, x], lr=0.3)
+    (moved,) = Surgical(net, block="1", rate=0.3)(x)  # which leaves the model where the step ended
+    torch.testing.assert_close(after_steps(net, x[0], [x], lr=0.3), twice)
+    assert not torch.allclose(moved, twice)
+
+
+def test_memo_draws_copies_anew_for_each_step():
+    net, x = BUILD(None), toys.examples(1).x
+    torch.manual_seed(1)
+    twice = MEMO(net, lr=0.5, copies=4, steps=2)(x)[0]
+    torch.manual_seed(1)
+    drawn = [crops(mirrored(x[0], 4), x[0].shape, 4, flip=True) for _ in range(2)]
+    assert not torch.equal(*drawn)
+    torch.testing.assert_close(after_steps(net, x[0], drawn, lr=0.5), twice)
 
 
 def test_memo_keeps_images_apart_and_carries_nothing_over():
@@ -87,7 +106,7 @@ def test_memo_crops_show_the_image_mirrored_unless_told_black():
     for adapter in adapters:
         torch.manual_seed(1)
         logits.append(adapter(white)[0])
-    alone = after_step(net, white[0], white.expand(4, -1, -1, -1), lr=0.5)
+    alone = after_steps(net, white[0], [white.expand(4, -1, -1, -1)], lr=0.5)
     torch.testing.assert_close(logits[0], alone)
     assert not torch.allclose(logits[1], alone, atol=1e-4)
 
@@ -114,5 +133,5 @@ def test_memo_agrees_with_golden_vectors():
     with torch.no_grad():
         toys.assert_same(net(images), arrays["memo_logits_before"])
         toys.assert_same(torch.stack([marginal_entropy(net(c)) for c in copies]), arrays["memo_marginal_entropy"])
-    logits = torch.stack([after_step(net, x, c, lr=0.005) for x, c in zip(images, copies, strict=True)])
+    logits = torch.stack([after_steps(net, x, [c], lr=0.005) for x, c in zip(images, copies, strict=True)])
     torch.testing.assert_close(logits, toys.golden_logits("memo"), **toys.TIGHT)

@@ -1,15 +1,18 @@
 """Whole experiments, tiny: caching, tuning, selecting, baselines, locks."""
 
 import json
+import re
 import sqlite3
 from collections import Counter
 
 import pytest
 
 import battery
+from acclimate import trees
 from acclimate.data.folders import cache_folder
-from acclimate.errors import MissingKnowledge, NothingSelected, RunLocked
+from acclimate.errors import ConfigError, MissingKnowledge, NothingSelected, RunLocked
 from acclimate.experiment.baselines import with_baselines
+from acclimate.experiment.cache import trained as cached
 from acclimate.experiment.lock import lock
 from acclimate.experiment.reader import parse
 from acclimate.experiment.run import STORE, is_finished, run
@@ -247,6 +250,80 @@ def test_test_scenario_may_differ_from_the_one_trained_on(tmp_path):
     assert "noise 0" in shifts[1]
 
 
+OTHERS = {"name": "fedavg", "rounds": 2, "local": {"lr": 0.05}}
+
+
+def elsewhere(system):
+    """The tiny experiment with a system whose rates are learnt where there is no noise; and one that lives there."""
+    there = {**tiny().scenario.plain, "noise": 0.0}
+    mixed = {
+        "name": system,
+        "phases": [{**OTHERS, "scenario": there}, {"name": "atp", "rounds": 2, "scenario": there}],
+        "adapter": "atp",
+    }
+    lives = {"name": "atp", "phases": [{"name": "atp", "rounds": 2}], "adapter": "atp"}
+    return tiny(phases=[OTHERS], systems=[mixed, lives]), tiny("scenario.noise=0.0", phases=[OTHERS], systems=[lives])
+
+
+def test_a_phase_may_have_a_scenario_of_its_own(tmp_path, own_cache):
+    """Rates come from there, the model from here, and nothing is trained twice."""
+    here, there = elsewhere("mixed")
+    run(here, tmp_path)
+    trained = sorted((cache_folder() / "phases").glob("*/*.sqlite"))
+    run(there, tmp_path)
+    assert len(trained) == 4 and sorted((cache_folder() / "phases").glob("*/*.sqlite")) == trained
+    store = Store(tmp_path / STORE)
+    runs = [store.find(experiment.run_name) for experiment in (here, there)]
+    rates = [run.rates() for run in runs]
+    assert rates[0]["mixed"] == rates[1]["atp"] != rates[0]["atp"]
+    store.close()
+    lines = {line.system: line for line in table_of(here, tmp_path).lines}
+    assert list(lines) == ["none", "mixed", "atp"]  # whom both are compared with
+    assert any("phase atp in scenario twofold" in remark for remark in lines["mixed"].remarks)
+
+
+def test_a_system_with_phases_of_another_scenario_is_exported_whole(tmp_path, own_cache):
+    here, there = elsewhere("mixed")
+    (mixed, lives), (abroad,) = here.systems, there.systems
+    run(here, tmp_path), run(there, tmp_path)
+    population, other = (experiment.scenario.made.build(0) for experiment in (here, there))
+    with cached(mixed, population, 0) as a, cached(lives, population, 0) as b, cached(abroad, other, 0) as c:
+        assert trees.equal(a.of(None)["model"], b.of(None)["model"])
+        assert trees.equal(a.of(None)["rates"], c.of(None)["rates"])
+        assert not trees.equal(b.of(None)["model"], c.of(None)["model"])
+
+
+@pytest.mark.parametrize(
+    ("phases", "problem"),
+    [
+        (
+            [{"name": "atp", "rounds": 1, "scenario": {"name": "twofold"}}],
+            "exported by no phase of its scenario before",
+        ),
+        ([{"name": "atp", "rounds": 1, "scenario": {"name": "twofolt"}}], "phases.0.scenario.name: unknown 'twofolt'"),
+        ([{"name": "atp", "rounds": 1, "scenario": {"noise": -1}}], "phases.0.scenario: expected a name"),
+        ([{"name": "fedbn", "rounds": 1, "scenario": "twofold"}], "only what everybody may know can be brought along"),
+        ([{"name": "fedsr", "rounds": 1, "scenario": "twofold"}], "only what everybody may know can be brought along"),
+    ],
+)
+def test_what_is_wrong_with_the_scenario_of_a_phase_is_told(phases, problem):
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        tiny(systems=[{"name": "mixed", "phases": phases, "adapter": "none"}])
+
+
+def test_the_model_comes_from_the_experiments_own_scenario():
+    with pytest.raises(ConfigError, match="adapter 'none' needs 'model', exported by no phase"):
+        tiny(phases=[{"name": "fedavg", "rounds": 1, "scenario": "twofold"}], systems=["none"])
+
+
+def test_the_scenario_of_a_phase_has_images_like_the_experiments(tmp_path):
+    small = {**tiny().scenario.plain, "size": 12}
+    phases = [{**OTHERS, "scenario": small}, {"name": "atp", "rounds": 1, "scenario": small}]
+    experiment = tiny(systems=[{"name": "mixed", "phases": phases, "adapter": "atp"}])
+    with pytest.raises(ConfigError, match=r"the scenario of a phase: expected images as the experiment has them"):
+        run(experiment, tmp_path)
+
+
 def test_reuse_accepts_what_older_code_trained_and_says_so(tmp_path, own_cache, monkeypatch):
     run(tiny(systems=["bbse"]), tmp_path)
     monkeypatch.setattr("acclimate.experiment.cache.source_digest", lambda modules: "0" * 16)  # as if code had changed
@@ -305,3 +382,27 @@ def test_missed_exchanges_are_told(tmp_path):
     lines = {line.system: line for line in table_of(experiment, tmp_path).lines}
     assert lines["fedavg+tent"].remarks == ["clients missed 50 % of the exchanges"]
     assert lines["none"].remarks == []
+
+
+def test_convergence_tests_every_kept_round_on_test_data(tmp_path, own_cache):
+    """Before the first round rates are zero, which is no adaptation; the last one is the test itself."""
+    atp = {"name": "atp", "phases": [{"name": "atp", "rounds": 4, "keep_every": 2}], "adapter": "atp"}
+    phases = [{"name": "fedavg", "rounds": 2, "keep_every": 2}]
+    experiment = tiny(phases=phases, systems=["none", atp], test={"batch_size": 10, "convergence": True})
+    run(experiment, tmp_path)
+    store = Store(tmp_path / STORE)
+    found = store.find(experiment.run_name)
+    reached = {(one.stream, one.round): one for one in found.convergence() if one.system == "atp"}
+    assert sorted(reached) == [(stream, round) for stream in ("feature", "label") for round in (0, 2, 4)]
+    scores = {(one.system, one.stream): one.accuracy for one in found.scores()}
+    for stream in ("feature", "label"):
+        assert reached[stream, 0].accuracy == scores["none", stream]
+        assert reached[stream, 4].accuracy == scores["atp", stream]
+        assert reached[stream, 0].loss != reached[stream, 4].loss > 0
+    assert found.last_phase("atp", 0) in {one.phase for one in found.learning()}
+    store.close()
+
+
+def test_convergence_needs_rounds_that_were_kept():
+    with pytest.raises(ConfigError, match=r"systems.0: test.convergence has no rounds to test; give the last phase a"):
+        tiny(test={"batch_size": 10, "convergence": True})

@@ -39,7 +39,13 @@ def test_a_system_has_the_experiments_test_and_model_with_its_own_keys_on_top():
     assert (wide.model.name, wide.model.chosen.plain["hidden"]) == ("mlp", [30, 30])
     plain = {system["name"]: system for system in experiment.plain()["systems"]}
     assert "test" not in plain["em"] and "model" not in plain["em"]
-    assert plain["offline"]["test"] == {"batch_size": "all", "reset": "batch", "sync_every": 1, "validation": False}
+    assert plain["offline"]["test"] == {
+        "batch_size": "all",
+        "reset": "batch",
+        "sync_every": 1,
+        "validation": False,
+        "convergence": False,
+    }
     assert [system.own(experiment) for system in experiment.systems] == [
         [],
         ["own test: batch_size=all"],

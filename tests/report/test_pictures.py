@@ -22,6 +22,7 @@ from acclimate.report.pictures.render import render
 from acclimate.report.pictures.steps import Course, by_step
 from acclimate.report.pictures.sweep import sweep
 from acclimate.report.pictures.timetable import groups, met, timetable
+from acclimate.report.pictures.tradeoff import tradeoff
 from acclimate.report.pictures.weights import over_time
 from acclimate.store.database import Store, Unit
 from acclimate.store.records import Entry
@@ -365,3 +366,42 @@ def test_means_of_all_need_no_matrix(store, run):
     store.note(other, "", -1, "streams", ["s"])
     store.commit(Unit(other, "mixed", 0), Commit(scored(0, bytes_up=8.0), [matrix(0, [[0.5, 0.5], [0.5, 0.5]])]))
     assert "matrices-s" not in drawn([store.find("mean-0")])
+
+
+def test_convergence_on_test_data_has_accuracy_and_both_losses(store, run):
+    """After round 2: 3 of 4 images right, losses of 6 nats in all; clients reported 2.0 and 1.0 while they trained."""
+    for seed in (0, 1):
+        scores = [Score(3, "s", 0, "fog", {"correct": 3.0, "count": 4.0, "loss": 6.0})]
+        store.commit(Unit(run.id, "mixed", seed, "round 2"), Commit(scores))
+        store.note(run.id, "mixed", seed, "last phase", "0:atp#abc")
+        store.add_training(run.id, "0:atp#abc", seed, [(1, 7, "loss", 2.0), (2, 7, "loss", 1.0)])
+    picture = drawn([run])["course-s"]
+    accuracy, loss = picture.spec["hconcat"]
+    assert [(row["x"], row["y"]) for row in accuracy["data"]["values"]] == [(2, 75.0)]
+    found = {(row["w"], row["x"]): row["y"] for row in loss["data"]["values"]}
+    assert found == {("test data", 2): 1.5, ("training", 1): 2.0, ("training", 2): 1.0}
+    ElementTree.fromstring(render(picture))
+
+
+def test_agreement_is_the_mean_over_all_images_of_a_distribution(store, run):
+    figures = [
+        Figure(client, "s", 0, trees.dump({"e": torch.tensor([0.5]), "similarity": torch.tensor(values)}))
+        for client, values in ((3, [0.2, 0.4]), (4, [0.9]))
+    ]
+    store.commit(Unit(run.id, "mixed", 0), Commit([], figures))
+    picture = drawn([run])["agreement"]
+    assert picture.spec["data"]["values"] == [{"s": "mixed", "d": "s", "y": 0.5}]
+    ElementTree.fromstring(render(picture))
+
+
+def test_tradeoff_has_a_point_for_each_method_and_lines_through_no_adaptation():
+    picture = tradeoff(
+        "x-tradeoff", "T", "n", {"none": (60.0, 70.0), "Tent": (65.0, 50.0)}, ("feature", "label"), (60, 70)
+    )
+    assert picture.spec["data"]["values"][1] == {"s": "Tent", "x": 65.0, "y": 50.0}
+    assert [layer["encoding"] for layer in picture.spec["layer"][:2]] == [
+        {"x": {"datum": 60, "type": "quantitative"}},
+        {"y": {"datum": 70, "type": "quantitative"}},
+    ]
+    text = render(picture).decode()
+    assert "Tent" in text and "accuracy in %, label" in text

@@ -19,7 +19,7 @@ class FedICON(Adapter):
     What comes in is cut into shuffled batches, `epochs` times over. So a test in one slot (`batch_size: all`) is the
     paper's: the whole test set first, then its predictions; with smaller slots the encoder is tuned as images arrive.
     A batch of one image has nothing to differ from and is skipped. Batch norms keep their statistics. `picture` hands
-    over what features were before and after, in two dimensions.
+    over what features were before and after, in two dimensions, and predictions and loss after every pass.
     """
 
     def __init__(
@@ -43,19 +43,44 @@ class FedICON(Adapter):
         return self.encoder
 
     def adapt(self, x: Tensor) -> None:
-        before = self._features(x) if self.picture else None
+        drawn = _Drawn(self.net, x) if self.picture else None
         for _ in range(self.epochs if self.encoder else 0):
+            losses = []
             for rows in torch.randperm(len(x)).split(self.batch_size):
                 if len(rows) > 1:
                     with torch.enable_grad():
                         loss = self.contrast.loss(self.net, x[rows])  # L_us, eq. (5)
                     params.descend(loss, self.encoder, self.lr)  # Algorithm 1, LocalTest
-        if before is not None:
-            self.figures = {"features": flattened(torch.stack([before, self._features(x)]))}
+                    losses.append(loss.detach())
+            if drawn is not None and losses:
+                drawn.after(torch.stack(losses))
+        if drawn is not None:
+            self.figures = drawn.figures()
+
+
+class _Drawn:
+    """What features and predictions of a batch become, pass by pass."""
+
+    def __init__(self, net: nn.Module, x: Tensor) -> None:
+        self.net, self.x = net, x
+        self.seen, self.losses = [self._look()], list[Tensor]()
+
+    def after(self, losses: Tensor) -> None:
+        """Another pass is over, with these losses of its batches; the very first is the only one before any step."""
+        self.seen.append(self._look())
+        self.losses += [losses.mean()] if self.losses else [losses[0], losses.mean()]
+
+    def figures(self) -> dict[str, Tensor]:
+        found = {"features": flattened(torch.stack([self.seen[0][0], self.seen[-1][0]]))}
+        if self.losses:
+            found |= {"predictions": torch.stack([predicted for _, predicted in self.seen])}
+            found |= {"loss": torch.stack(self.losses)}
+        return found
 
     @torch.no_grad()
-    def _features(self, x: Tensor) -> Tensor:
-        return torch.cat([features(self.net, part)[0].flatten(1) for part in x.split(500)])
+    def _look(self) -> tuple[Tensor, Tensor]:
+        parts = [features(self.net, part) for part in self.x.split(500)]
+        return torch.cat([z.flatten(1) for z, _ in parts]), torch.cat([logits.argmax(-1) for _, logits in parts])
 
 
 def flattened(z: Tensor) -> Tensor:

@@ -74,8 +74,9 @@ class FedTHE(Adapter):
             z, g = features(self.net, x, self.w_g)
             p = F.linear(z, self.w_p)
         histories = self._histories(z)
-        e = self._weights(self.beta * z + (1 - self.beta) * histories, g, p)
-        self.figures = {"e": e}
+        similarity = F.cosine_similarity(g.softmax(1), p.softmax(1), eps=1e-6)  # λ_s
+        e = self._weights(self.beta * z + (1 - self.beta) * histories, g, p, similarity)
+        self.figures = {"e": e, "similarity": similarity}
         return torch.stack(list(map(self._tuned, x, e))) if self.tune_steps else p.lerp(g, e[:, None]), histories[-1]
 
     def _histories(self, z: Tensor) -> Tensor:
@@ -86,10 +87,9 @@ class FedTHE(Adapter):
             rows.append(feature if not rows else rows[-1] if skipped else rows[-1].lerp(feature, self.alpha))
         return torch.stack(rows[-len(z) :])
 
-    def _weights(self, h: Tensor, g: Tensor, p: Tensor) -> Tensor:
+    def _weights(self, h: Tensor, g: Tensor, p: Tensor, similarity: Tensor) -> Tensor:
         """The weight e of the global head after all steps, for each image."""
         far_g, far_l = (h - self.h_g).norm(dim=1), (h - self.h_l).norm(dim=1)
-        similarity = F.cosine_similarity(g.softmax(1), p.softmax(1), eps=1e-6)  # λ_s
         w = torch.ones(len(h), 2, dtype=h.dtype, requires_grad=True)
         optimizer = torch.optim.Adam([w], lr=self.lr)
         with torch.enable_grad():

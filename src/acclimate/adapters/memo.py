@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 import torch
@@ -13,6 +14,7 @@ from torch.func import functional_call
 from acclimate import params
 from acclimate.contracts import Adapter
 from acclimate.options import Count, Positive
+from acclimate.params import Params
 
 Padding = Literal["mirror", "black"]
 
@@ -22,7 +24,8 @@ class MEMO(Adapter):
 
     As in ATP's comparison: one step from the source model for each image alone, batch norms with the source's
     statistics, and copies that are random crops of the padded image, flipped half of the time, instead of AugMix.
-    The image goes on as in a mirror around it, or, with `padding: black`, in black. Nothing is carried over.
+    The image goes on as in a mirror around it, or, with `padding: black`, in black. BTFL's comparison takes three
+    `steps`, each on copies of its own. Nothing is carried over.
     """
 
     revision: ClassVar[int] = 1  # crops were padded with black
@@ -36,28 +39,33 @@ class MEMO(Adapter):
         margin: Count = 4,  # pixels that an image is padded by on each side
         padding: Padding = "mirror",
         flip: bool = True,
+        steps: Count = 1,
     ) -> None:
         super().__init__(net.requires_grad_(True))
         self.lr, self.copies, self.margin, self.padding, self.flip = lr, copies, margin, padding, flip
+        self.steps = steps
 
     def predict(self, x: Tensor) -> Tensor:
         padded = mirrored(x, self.margin) if self.padding == "mirror" else F.pad(x, [self.margin] * 4)
-        logits = [
-            after_step(self.net, image, crops(around, image.shape, self.copies, self.flip), self.lr)
-            for image, around in zip(x, padded, strict=True)
-        ]
+        logits = []
+        for image, around in zip(x, padded, strict=True):
+            drawn = (crops(around, image.shape, self.copies, self.flip) for _ in range(self.steps))
+            logits.append(after_steps(self.net, image, drawn, self.lr))
         return torch.stack(logits)
 
 
-def after_step(net: nn.Module, image: Tensor, copies: Tensor, lr: float) -> Tensor:
-    """Logits of one image after an SGD step on its copies; the model itself is left as it was."""
-    tensors = dict(net.named_parameters())
-    with torch.enable_grad():
-        loss = marginal_entropy(net(copies))
-    gradients = params.gradients(loss, tensors)
+def after_steps(net: nn.Module, image: Tensor, copies: Iterable[Tensor], lr: float) -> Tensor:
+    """Logits of one image after an SGD step on each of its sets of copies; the model itself is left as it was."""
+    tensors: Params = dict(net.named_parameters())
+    for batch in copies:
+        with torch.enable_grad():
+            loss = marginal_entropy(functional_call(net, tensors, (batch,)))
+        gradients = params.gradients(loss, tensors)
+        with torch.no_grad():
+            moved = params.add(tensors, gradients, -lr)
+        tensors = {name: tensor.requires_grad_() for name, tensor in moved.items()}
     with torch.no_grad():
-        moved = params.add(tensors, gradients, -lr)
-        logits: Tensor = functional_call(net, moved, (image.unsqueeze(0),))
+        logits: Tensor = functional_call(net, tensors, (image.unsqueeze(0),))
     return logits.squeeze(0)
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate import params, trees
@@ -196,6 +197,7 @@ class Test:
     reset: Literal["never", "batch", "shift"] = "never"  # shift: the adapter is told the boundaries
     sync_every: Count = 1  # slots between exchanges, where there is an aggregator
     validation: bool = False  # source clients' validation parts are one more stream, unlabelled like every other
+    convergence: bool = False  # every kept round of the last phase is tested too, and losses are noted
 
 
 class Score(NamedTuple):
@@ -533,6 +535,8 @@ class Tester:
         if drawn is not None:
             place.figures.append(drawn)
         counts = {"correct": float(hit.sum()), "count": float(known.sum())}
+        if self.trial.test.convergence:
+            counts["loss"] = float(F.cross_entropy(logits[known], y[known], reduction="sum"))
         return Score(client, name, place.slot, self._slots_of(member)[place.slot].shift, {**counts, **values})
 
     def _answered(self, member: int, logits: Tensor, asked: Tensor) -> Figure:

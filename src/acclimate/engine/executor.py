@@ -27,6 +27,7 @@ import torch
 
 from acclimate import plugins
 from acclimate.engine.client import Clients
+from acclimate.engine.memory import keep_freed_memory
 from acclimate.errors import AcclimateError, WorkerFailed, WorkerLost
 from acclimate.scenarios.population import Population
 from acclimate.trees import Shared
@@ -380,6 +381,7 @@ def _done(doing: Doing, tasks: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
 def _serve(pipe: Connection[Any, Any]) -> None:
     """A worker's life: until the parent closes the pipe or dies."""
     torch.set_num_threads(1)
+    keep_freed_memory()
     received, clients = _Remembered(), None
     work: Work | None = None
     doing: Doing | None = None

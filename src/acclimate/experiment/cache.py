@@ -27,8 +27,11 @@ from acclimate.scenarios.population import Population
 def phase_file(
     system: System, position: int, population: Population, seed: int, reuse: bool = False
 ) -> tuple[Path, bool]:
-    """The checkpoint file of a system's phase, and whether it was made by other code than today's (`reuse`)."""
-    so_far = system.phases[: position + 1]
+    """The checkpoint file of a system's phase, and whether it was made by other code than today's (`reuse`).
+
+    `population` is that of the phase's scenario.
+    """
+    so_far = [system.phases[place] for place in (*system.before(position), position)]
     content = {
         "population": population.digest,
         "model": system.model.differs(),
@@ -46,8 +49,10 @@ def trained(system: System, population: Population, seed: int, round: int | None
     """What the finished phases of a system export; `round`: of the last one after an earlier round that was kept."""
     with ExitStack() as opened:
         outcomes = []
-        for position, phase in enumerate(system.phases):
-            path, _ = phase_file(system, position, population, seed, reuse=True)
+        for place in system.order:
+            phase = system.phases[place]
+            people = phase.scenario.made.build(seed) if phase.scenario else population
+            path, _ = phase_file(system, place, people, seed, reuse=True)
             if not path.exists() or _rounds(path) != phase.rounds:
                 raise MissingData(
                     f"phase '{phase.algorithm.name}' of '{system.name}', seed {seed}, is not (or no longer) in the "
@@ -55,7 +60,7 @@ def trained(system: System, population: Population, seed: int, round: int | None
                 )
             checkpoint = opened.enter_context(closing(Checkpoint(path)))
             own = seed if phase.seed is None else phase.seed
-            anybody = next(iter(population.source))
+            anybody, position = next(iter(people.source)), len(system.before(place))
             outcomes.append(Outcome(phase.algorithm.made, checkpoint, phase.rounds, own, position, anybody))
         if round is not None:
             outcomes[-1] = at_round(outcomes[-1], round)

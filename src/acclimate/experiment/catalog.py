@@ -187,6 +187,11 @@ CALIBRATION = {
         "mean features of each client and of all",
         "Jiang & Lin, ICLR 2023",
     ),
+    "fixed-rates": Entry(
+        "acclimate.calibration.fixed_rates:FixedRates",
+        "one adaptation rate for some modules, chosen by hand",
+        "Bao et al., NeurIPS 2023",
+    ),
     "knn-per": Entry(
         "acclimate.calibration.knn_per:KNNPer",
         "a memory of each client's training features",

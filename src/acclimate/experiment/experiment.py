@@ -63,9 +63,10 @@ class Schedule:
 
 @dataclass(frozen=True)
 class PhaseChoice(Schedule):
-    """A phase with its schedule."""
+    """A phase with its schedule; with a scenario of its own, it runs on other clients than the experiment's."""
 
     algorithm: Chosen
+    scenario: Chosen | None = None
 
     @property
     def exports(self) -> tuple[str, ...]:
@@ -83,10 +84,12 @@ class PhaseChoice(Schedule):
             "cohort": self.cohort,
             "keep_every": self.keep_every,
             **({} if self.seed is None else {"seed": self.seed}),
+            **({} if self.scenario is None else {"scenario": self.scenario.plain}),
             **self.algorithm.plain,
         }
 
     def differs(self) -> dict[str, Any]:
+        """Without its scenario, which for what it trains is no more than its clients."""
         schedule = {f.name: value for f in fields(Schedule) if (value := getattr(self, f.name)) != f.default}
         return {**revision_of(Schedule), **schedule, "algorithm": self.algorithm.differs}
 
@@ -107,7 +110,16 @@ class System:
     @property
     def training(self) -> tuple[PhaseChoice, ...]:
         """The phases that make its model."""
-        return tuple(phase for phase in self.phases if phase.trains)
+        return tuple(phase for phase in self.phases if phase.trains and phase.scenario is None)
+
+    @property
+    def order(self) -> list[int]:
+        """Places of the phases, those of other scenarios first: the experiment's own have the last word."""
+        return sorted(range(len(self.phases)), key=lambda place: self.phases[place].scenario is None)
+
+    def before(self, place: int) -> list[int]:
+        """Places of the phases that one goes on from: earlier ones of the same scenario, and no others."""
+        return [i for i in range(place) if self.phases[i].scenario == self.phases[place].scenario]
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -129,7 +141,10 @@ class System:
         }
         return {
             "name": self.name,
-            "phases": [phase.differs() for phase in self.phases],
+            "phases": [
+                {**phase.differs(), **({"scenario": phase.scenario.differs} if phase.scenario else {})}
+                for phase in self.phases
+            ],
             "adapter": self.adapter.differs,
             "model": self.model.differs(),
             "test": _test_differs(self.test),
@@ -137,8 +152,12 @@ class System:
         }
 
     def own(self, experiment: Experiment) -> list[str]:
-        """In words, what of its test and model is not the experiment's."""
+        """In words, what of its phases, test and model is not the experiment's."""
         texts, model, theirs = [], self.model.plain(), experiment.model.plain()
+        for phase in self.phases:
+            if phase.scenario:
+                which = _settings({k: v for k, v in phase.scenario.differs.items() if k != "name"})
+                texts.append(f"phase {phase.algorithm.name} in scenario {phase.scenario.name} {which}".strip())
         if test := {key: value for key, value in vars(self.test).items() if value != vars(experiment.test)[key]}:
             told = " (told the boundaries of shifts)" if test.get("reset") == "shift" else ""
             texts.append(f"own test: {_settings(test)}{told}")

@@ -123,6 +123,7 @@ class Published:
     pictures: bool = False  # whether the page shows what `acclimate report` draws
     sweeps: dict[str, dict[str, str]] = field(default_factory=dict)  # what is varied → its value → piece: a picture
     losses: dict[str, list[str]] = field(default_factory=dict)  # piece → pieces in which something was done to it
+    tradeoff: tuple[str, str] | None = None  # two pieces, the accuracies of each an axis: a picture
     claims: list[Claim] = field(default_factory=list)
     discussion: list[str] = field(default_factory=list)  # by hand, so without a measured number
     deviations: list[str] = field(default_factory=list)
@@ -271,6 +272,7 @@ def _unknown(paper: Published, systems: Mapping[str, set[str]]) -> Iterator[str]
         yield from (f"sweeps.{varied}: {problem}" for problem in _not_pieces(paper, by_value.values()))
     compared = [piece for undisturbed, disturbed in paper.losses.items() for piece in (undisturbed, *disturbed)]
     yield from (f"losses: {problem}" for problem in _not_pieces(paper, compared))
+    yield from (f"tradeoff: {problem}" for problem in _not_pieces(paper, paper.tradeoff or ()))
     for number, claim in enumerate(paper.claims):
         where = f"claims.{number}"
         yield from (f"{where}.piece: {problem}" for problem in _not_pieces(paper, claim.piece))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from acclimate.contracts import Algorithm
 from acclimate.engine.evaluate import Test
 from acclimate.errors import ConfigError, nearest
 from acclimate.experiment.catalog import (
@@ -154,12 +155,17 @@ class _Reader:
     def phase(self, raw: Any, path: str) -> PhaseChoice | None:
         given = {"name": raw} if isinstance(raw, str) else raw
         common = [field.name for field in fields(Schedule)]
-        algorithm = self.chosen(given, path, PHASES, common)
+        algorithm = self.chosen(given, path, PHASES, [*common, "scenario"])
         if not isinstance(given, dict):
             return None
         keys, _, problems = check(Schedule, {key: given[key] for key in common if key in given}, path)
         self.problems += problems
-        return PhaseChoice(algorithm, **keys) if algorithm and not problems else None
+        scenario = None
+        if given.get("scenario") is not None:
+            scenario = self.chosen(given["scenario"], f"{path}.scenario", SCENARIOS)
+            if scenario is None:
+                return None
+        return PhaseChoice(algorithm, scenario, **keys) if algorithm and not problems else None
 
     def system(self, raw: Any, path: str, common: _Common) -> System | None:
         given = self._named_system(raw, path)
@@ -177,8 +183,11 @@ class _Reader:
         phases = tuple(phase for phase in [*common.phases, *own] if phase is not None)
         if adapter is None or model is None or None in own or None in common.phases:
             return None
-        if given.get("select") and (not phases or phases[-1].keep_every is None):
+        own_last = [phase for phase in phases if phase.scenario is None][-1:]
+        if given.get("select") and (not own_last or own_last[0].keep_every is None):
             self.problems.append(f"{path}.select: nothing to select from; give the last phase a keep_every")
+        if test.convergence and (not own_last or own_last[0].keep_every is None):
+            self.problems.append(f"{path}: test.convergence has no rounds to test; give the last phase a keep_every")
         if len(str(given["name"])) > MOST_NAME or not str(given["name"]).isprintable():
             found = f"{given['name']!r}"
             self.problems.append(f"{path}.name: expected at most {MOST_NAME} printable characters; found {found}")
@@ -282,15 +291,23 @@ class _Reader:
         return None
 
     def _check_needs(self, adapters: Sequence[Chosen], phases: Sequence[PhaseChoice], path: str) -> None:
-        exported: set[str] = set()
-        for phase in phases:
+        for place, phase in enumerate(phases):
+            who, others = phase.algorithm.name, " of its scenario" if phase.scenario else ""
+            before = {n for p in phases[:place] if p.scenario == phase.scenario for n in p.exports}
             for name in phase.algorithm.made.needs:
-                if name not in exported:
-                    who, add = phase.algorithm.name, ", ".join(_phases_for(name))
+                if name not in before:
+                    add = ", ".join(_phases_for(name))
                     self.problems.append(
-                        f"{path}: phase '{who}' needs '{name}', exported by no phase before; add: {add}"
+                        f"{path}: phase '{who}' needs '{name}', exported by no phase{others} before; add: {add}"
                     )
-            exported |= set(phase.exports)
+            adds = type(phase.algorithm.made).extend is not Algorithm.extend
+            if phase.scenario and (phase.algorithm.made.personal or adds):
+                self.problems.append(
+                    f"{path}: phase '{who}' has a scenario of its own, from which only what everybody may know can be "
+                    "brought along: nothing personal, and nothing that it adds to the model"
+                )
+        # Of another scenario's phases everything but the model, which must know none of the images tested on.
+        exported = {name for phase in phases for name in phase.exports if phase.scenario is None or name != "model"}
         needed = {name: adapter.name for adapter in adapters for name in ("model", *adapter.made.needs)}
         for name, adapter in needed.items():
             if name not in exported:

@@ -35,10 +35,9 @@ from acclimate.models.blocks import blocks
 from acclimate.models.build import Build
 from acclimate.scenarios.population import Population, Stream
 from acclimate.store.database import Store, Unit
-from acclimate.store.records import SELECTED, TEST
+from acclimate.store.records import ROUND, SELECTED, TEST
 from acclimate.store.run import ALL
 
-TESTS = (TEST, SELECTED)  # the phases of units that are no choice among candidates
 MOST_NOTED_BYTES = 4096  # of knowledge that is copied into the store
 
 
@@ -107,7 +106,8 @@ class Session:
             streams += _validation(population)
         self.store.note(self.run, "", seed, "groups", dict(tested.groups))
         self.store.note(self.run, "", seed, "people", asdict(people(population, tested, streams)))
-        chosen = [one.made for one in (self.experiment.scenario, self.experiment.test_scenario) if one]
+        phases = [phase.scenario for system in systems for phase in system.phases]
+        chosen = [one.made for one in (self.experiment.scenario, self.experiment.test_scenario, *phases) if one]
         used = [scenario.plan(scenario.seed_of(seed)).dataset for scenario in chosen]
         self.store.note(self.run, "", ALL, "checksums", {dataset.name: dataset.digest for dataset in used})
 
@@ -128,6 +128,7 @@ class _Seed:
     title: str
     population: Population  # trained on
     tested: Population
+    others: list[tuple[Chosen, Population]] = field(default_factory=list)  # of phases with a scenario of their own
     done: dict[Path, Outcome] = field(default_factory=dict)
     open: list[Checkpoint] = field(default_factory=list)
 
@@ -137,7 +138,7 @@ class _Seed:
 
     def system(self, system: System) -> None:
         """Train what is missing, choose what is to be chosen, test."""
-        known = Known([self.phase(system, position) for position in range(len(system.phases))])
+        known = Known([self.phase(system, place) for place in system.order])
         for needs in dict.fromkeys(adapter.made.needs for adapter in (system.adapter, *system.tune)):
             check_knowledge(known, needs, [stream.client for stream in self.tested.streams])
         if system.tune:
@@ -145,7 +146,9 @@ class _Seed:
         self._note_knowledge(system, known)
         if system.select:
             self.selected(system, known)
-        self.test(system, known)
+        if system.test.convergence:
+            self.converged(system, known)
+        self.test(system, known)  # last: what has it is done
 
     def tuned(self, system: System, known: Known) -> Chosen:
         """The candidate that is best on source validation data; the first of equals."""
@@ -169,43 +172,71 @@ class _Seed:
         self._note(system.name, "selected", {"round": best, "validation": scores})
         self.test(system, rounds[best], SELECTED)
 
-    def phase(self, system: System, position: int) -> Outcome:
+    def converged(self, system: System, known: Known) -> None:
+        """Test every kept round of the last phase; before the first one there is only what it starts from."""
+        *before, last = known.outcomes
+        for round in last.checkpoint.kept():
+            self.test(system, Known([*before, at_round(last, round)]), f"{ROUND}{round}")
+        place = system.order[-1]
+        path, _ = phase_file(system, place, self.population, self.seed, self.session.reuse)
+        self._note(system.name, "last phase", _phase_label(system, place, path))
+
+    def phase(self, system: System, place: int) -> Outcome:
         """A phase of a system: from this seed's, from the cache, or trained now."""
-        session, choice = self.session, system.phases[position]
-        path, older = phase_file(system, position, self.population, self.seed, session.reuse)
-        label = f"{position}:{choice.algorithm.name}#{path.parent.name[:6]}"
+        session, choice = self.session, system.phases[place]
+        population = self.people(choice.scenario)
+        path, older = phase_file(system, place, population, self.seed, session.reuse)
+        label = _phase_label(system, place, path)
         if older:
-            before = session.store.notes(session.run, "reused").get((system.name, self.seed), [])
-            self._note(system.name, "reused", sorted({*before, label}))
+            noted = session.store.notes(session.run, "reused").get((system.name, self.seed), [])
+            self._note(system.name, "reused", sorted({*noted, label}))
         if path in self.done:
             return self.done[path]
-        known = Known([self.phase(system, earlier) for earlier in range(position)])
+        before = [self.phase(system, earlier) for earlier in system.before(place)]
         with lock(path.with_suffix(".lock"), wait=session.listener.say):
             checkpoint = sound_checkpoint(path)
             self.open.append(checkpoint)
             began, unfinished = time.monotonic(), (checkpoint.last() or 0) < choice.rounds
             with session.shown(f"{self.title}: {choice.algorithm.name}", choice.rounds) as step:
-                session.executor.meet(self.population)
+                session.executor.meet(population)
                 outcome = train(
                     choice.algorithm.made,
-                    roster(self.population),
-                    system.model.build(self.population),
+                    roster(population),
+                    system.model.build(population),
                     rounds=choice.rounds,
                     cohort=choice.cohort,
                     keep_every=choice.keep_every,
                     seed=self.seed if choice.seed is None else choice.seed,
-                    position=position,
-                    known=known,
+                    position=len(before),
+                    known=Known(before),
                     executor=session.executor,
                     checkpoint=checkpoint,
                     progress=step,
                 )
         session.store.add_training(session.run, label, self.seed, checkpoint.metrics())
         if unfinished:  # what was in the cache took no time
-            before = session.store.notes(session.run, "training seconds").get((label, self.seed), 0.0)
-            self._note(label, "training seconds", before + time.monotonic() - began)
+            spent = session.store.notes(session.run, "training seconds").get((label, self.seed), 0.0)
+            self._note(label, "training seconds", spent + time.monotonic() - began)
         self.done[path] = outcome
         return outcome
+
+    def people(self, scenario: Chosen | None) -> Population:
+        """Whose work a phase is."""
+        if scenario is None:
+            return self.population
+        for one, built in self.others:
+            if one == scenario:
+                return built
+        own, other = self.population, scenario.made.build(self.seed)
+        if (other.classes, other.shape) != (own.classes, own.shape):
+            raise ConfigError(
+                [
+                    f"the scenario of a phase: expected images as the experiment has them, {own.classes} classes and "
+                    f"shape {own.shape}; {scenario.name} has {other.classes} classes and shape {other.shape}"
+                ]
+            )
+        self.others.append((scenario, other))
+        return self.others[-1][1]
 
     def test(self, system: System, known: Known, phase: str = TEST) -> float:
         """Test a system, or score a candidate; its accuracy, from the store if it was measured before, by any run."""
@@ -218,9 +249,9 @@ class _Seed:
         if taken is not None:
             session.listener.say(f"{self.title}: {what} as measured by {taken}")
             return session.store.accuracy(unit)
-        population = self.tested if phase in TESTS else self.population
-        streams = list(population.streams) if phase in TESTS else population.validation_streams()
-        if phase in TESTS and system.test.validation:
+        population = self.tested if _is_test(phase) else self.population
+        streams = list(population.streams) if _is_test(phase) else population.validation_streams()
+        if _is_test(phase) and system.test.validation:
             streams += _validation(population)
         members = roster(population, system.test.batch_size, streams)
         total = sum(member.slots or 0 for member in members.members)
@@ -264,8 +295,8 @@ class _Seed:
             "scenarios": [scenario.differs for scenario in scenarios],
             "model": system.model.differs(),
             "test": system.differs()["test"],
-            "data": (self.tested if phase in TESTS else self.population).digest,
-            "validation": phase not in TESTS,
+            "data": (self.tested if _is_test(phase) else self.population).digest,
+            "validation": not _is_test(phase),
             "phases": [(o.checkpoint.path.parts[-2:], o.round) for o in known.outcomes if o.checkpoint.path],
             **{name: chosen.differs for name, chosen in methods.items()},
             "seed": self.seed,
@@ -293,6 +324,16 @@ class _Seed:
                 f"system '{system.name}': {what} scores on source clients' validation data, and this scenario has none;"
                 " give its source clients a validation part, or leave the choice to yourself"
             )
+
+
+def _is_test(phase: str) -> bool:
+    """Whether a unit is a test, and no choice among candidates on validation data."""
+    return phase in (TEST, SELECTED) or phase.startswith(ROUND)
+
+
+def _phase_label(system: System, place: int, path: Path) -> str:
+    """What stands for a phase in the store."""
+    return f"{place}:{system.phases[place].algorithm.name}#{path.parent.name[:6]}"
 
 
 def _validation(population: Population) -> list[Stream]:

@@ -29,7 +29,15 @@ def rotations(x: Tensor) -> tuple[Tensor, Tensor]:
     return turned, torch.arange(4).repeat_interleave(len(x))
 
 
-def rotation_loss(net: nn.Module, head: nn.Module, x: Tensor) -> Tensor:
-    """How badly a head tells the turns of a batch."""
+def turned_once(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Every image turned by one of the four, drawn for each [B, C, H, W], and which turn it is."""
     turned, labels = rotations(x)
+    drawn = torch.randint(4, (len(x),))
+    chosen = drawn * len(x) + torch.arange(len(x))
+    return turned[chosen], labels[chosen]
+
+
+def rotation_loss(net: nn.Module, head: nn.Module, x: Tensor, once: bool = False) -> Tensor:
+    """How badly a head tells the turns of a batch: all four of each image, or one that is drawn for it."""
+    turned, labels = turned_once(x) if once else rotations(x)
     return F.cross_entropy(head(features(net, turned)[0]), labels)

@@ -22,12 +22,12 @@ CLAIMS = (
     "differences of client accuracies (mean ± standard error over clients, in points; within two standard errors a "
     "difference is noise):"
 )
-RATES, SWEPT = "rates.svg", "by-"  # pictures of all pieces together
+RATES, SWEPT, TRADEOFF = "rates.svg", "by-", "tradeoff"  # pictures of several pieces together
 
 
 def page(paper: Published, parts: Sequence[Part], verdicts: Sequence[Verdict], pictures: Sequence[str]) -> str:
     """Everything about a table, what a reader wants first at the top; `pictures` are the names of files."""
-    of_all = (f"{paper.name}-{RATES}", f"{paper.name}-{SWEPT}")
+    of_all = tuple(f"{paper.name}-{kind}" for kind in (TRADEOFF, RATES, SWEPT))
     missing = [piece for piece in paper.pieces if piece not in {part.piece for part in parts}]
     lines = [
         f"# {paper.title}",

@@ -14,6 +14,7 @@ from acclimate.experiment.published import Outline, outlines
 from acclimate.report.claims import Verdict
 
 OVERVIEW = "README.md"
+PAGES = "reproduction"  # the folder of all pages
 FIGURES, RESULTS = "../figures/", "../results/"  # as seen from a page
 HOLDS, NOISE, CONTRADICTED = VERDICTS = ("holds", "within noise", "contradicted")
 NOTHING = "–"

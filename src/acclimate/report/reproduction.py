@@ -20,19 +20,42 @@ from acclimate.errors import AcclimateError, ConfigError
 from acclimate.experiment.published import Published
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.drift import drifts
-from acclimate.report.markdown import RATES, SWEPT, page, plain, shared_seeds
+from acclimate.report.findings import findings
+from acclimate.report.markdown import RATES, SWEPT, TRADEOFF, page, plain, shared_seeds
 from acclimate.report.measured import Part, from_file, measured
-from acclimate.report.overview import OVERVIEW, overview
-from acclimate.report.pictures import draw, features, matrix, over_time, rates, steps, weights
+from acclimate.report.overview import OVERVIEW, PAGES, overview
+from acclimate.report.pictures import (
+    agreement,
+    balance,
+    course,
+    draw,
+    features,
+    matrix,
+    over_time,
+    prior,
+    rates,
+    steps,
+    weights,
+)
 from acclimate.report.pictures.render import render
 from acclimate.report.pictures.sweep import sweep
+from acclimate.report.pictures.tradeoff import tradeoff
 from acclimate.report.table import named_seeds
 from acclimate.store.run import Run
 
-PAGES = "reproduction"  # their folder
-
-
-SHOWN = (over_time, steps, features, matrix, weights, rates)  # of the kinds of pictures
+FINDINGS = "findings.md"
+SHOWN = (
+    over_time,
+    course,
+    steps,
+    features,
+    matrix,
+    weights,
+    balance,
+    agreement,
+    prior,
+    rates,
+)  # of the kinds of pictures
 
 
 def write(paper: Published, runs: Mapping[str, Run], docs: Path, overrides: Sequence[str] = ()) -> list[Path]:
@@ -50,7 +73,11 @@ def write(paper: Published, runs: Mapping[str, Run], docs: Path, overrides: Sequ
         raise AcclimateError(f"nothing of {paper.name} is measured, in these runs or in {results}: run it first")
     if unmet := [problem for part in parts for problem in part.unmet()]:
         raise ConfigError(unmet, f"the published table '{paper.name}'")
-    pictures = {**(_pictures(paper, runs) if paper.pictures and runs else {}), **_sweeps(paper, parts)}
+    pictures = {
+        **(_pictures(paper, runs) if paper.pictures and runs else {}),
+        **_sweeps(paper, parts),
+        **_tradeoff(paper, parts),
+    }
     for name, content in pictures.items():
         _save(docs / "figures" / name, content)
     judged = verdicts(paper, {part.piece: part.scores for part in parts})
@@ -58,7 +85,14 @@ def write(paper: Published, runs: Mapping[str, Run], docs: Path, overrides: Sequ
     shown = sorted(path.name for path in (docs / "figures").glob(f"{paper.name}-*.svg"))
     _save(page_file, page(paper, parts, judged, shown))
     _save(docs / PAGES / OVERVIEW, overview(docs / "results"))
-    return [page_file, docs / PAGES / OVERVIEW, results, *(docs / "figures" / name for name in pictures)]
+    _save(docs / FINDINGS, findings(docs / "results"))
+    return [
+        page_file,
+        docs / PAGES / OVERVIEW,
+        docs / FINDINGS,
+        results,
+        *(docs / "figures" / name for name in pictures),
+    ]
 
 
 def _save(path: Path, content: str | bytes) -> None:
@@ -97,6 +131,27 @@ def _sweeps(paper: Published, parts: Sequence[Part]) -> dict[str, bytes]:
             title = f"{paper.title}, stream {stream}" if len(streams) > 1 else paper.title
             note = f"Mean over clients and {named_seeds(seeds)}."
             drawn[f"{name}.svg"] = render(sweep(name, title, note, named, varied, list(run)))
+    return drawn
+
+
+def _tradeoff(paper: Published, parts: Sequence[Part]) -> dict[str, bytes]:
+    """A picture of two pieces against each other, if both were run: of streams that both have."""
+    by_piece = {part.piece: part for part in parts}
+    if paper.tradeoff is None or not all(piece in by_piece for piece in paper.tradeoff):
+        return {}
+    pair, drawn = [by_piece[piece] for piece in paper.tradeoff], {}
+    seeds, streams = shared_seeds(pair), [stream for stream in pair[0].columns if stream in pair[1].columns]
+    for stream in streams if seeds else ():
+        points = {
+            row: (pair[0].accuracy(system, stream, seeds), pair[1].accuracy(system, stream, seeds))
+            for system, row in paper.rows.items()
+            if all(system in part.systems for part in pair)
+        }
+        which = f"-{plain(stream)}" if len(streams) > 1 else ""
+        start, note = points.get(paper.rows.get("none", "")), f"Mean over clients and {named_seeds(seeds)}."
+        note += " Dashed: no adaptation; up and to the right of it a method helps under both." * (start is not None)
+        name = f"{paper.name}-{TRADEOFF}{which}"
+        drawn[f"{name}.svg"] = render(tradeoff(name, paper.title, note, points, paper.tradeoff, start))
     return drawn
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 TEST = "test"  # the phase of a unit after the last round
+ROUND = "round "  # and the number of an earlier one that was kept and tested too
 SELECTED = "best validation"  # the same after the round that is best on source validation data
 
 Shifts = dict[int, dict[int, str]]  # client → slot → shift
@@ -99,6 +100,17 @@ class Learnt(NamedTuple):
     metric: str
     round: int
     value: float
+
+
+class Reached(NamedTuple):
+    """How well a system did on test data after a round that was kept."""
+
+    system: str
+    seed: int
+    stream: str
+    round: int
+    accuracy: float
+    loss: float  # mean cross-entropy
 
 
 class Chosen(NamedTuple):

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from acclimate.store.records import (
+    ROUND,
     SELECTED,
     TEST,
     Chosen,
@@ -22,6 +23,7 @@ from acclimate.store.records import (
     Moment,
     People,
     Phase,
+    Reached,
     Shifts,
 )
 from acclimate.store.scores import Scored, scored
@@ -251,6 +253,23 @@ class Run:
         for (system, seed), note in sorted(self.noted("selected").items()):
             found[system].append(Chosen(seed, note["validation"], str(note["round"])))
         return dict(found)
+
+    def convergence(self) -> list[Reached]:
+        """What every kept round gave on test data, where the test asks for it, round after round."""
+        found = [
+            Reached(system, seed, stream, int(phase.removeprefix(ROUND)), correct / count, loss / count)
+            for system, seed, stream, phase, correct, count, loss in self._ask(
+                f"SELECT system, seed, stream, phase, {_SUMS}, sum(CASE metric WHEN 'loss' THEN value ELSE 0 END) "
+                f"FROM row WHERE run = ? AND phase LIKE '{ROUND}%' AND slot >= 0 GROUP BY system, seed, stream, phase"
+            )
+            if count
+        ]
+        return sorted(found, key=lambda one: (one.system, one.seed, one.stream, one.round))
+
+    def last_phase(self, system: str, seed: int) -> str:
+        """The label of the phase whose kept rounds were tested."""
+        label: str = self.noted("last phase").get((system, seed), "")
+        return label
 
     def checksums(self) -> dict[str, str]:
         """Data set → the digest of its content."""

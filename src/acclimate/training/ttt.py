@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,10 +22,13 @@ _OWN = f"{EXTRA}.rotation."
 class TTT(FedAvg):
     """FedAvg of a model with a second head, which tells by how much an image was turned.
 
-    Both heads see the same features; the paper's branches further down, where a network has the depth for it.
+    Both heads see the same features; the paper's branches further down, where a network has the depth for it. An image
+    is shown in all four turns, or with `turns: random` in one that is drawn for it, which costs two passes, not five.
     """
 
     exports = ("model", "rotation")
+
+    turns: Literal["all", "random"] = "all"
 
     def extend(self, net: nn.Module) -> nn.Module:
         return Extended(net, rotation=rotation_head(net))
@@ -33,7 +37,8 @@ class TTT(FedAvg):
         assert isinstance(net, Extended)
 
         def joint(x: Tensor, y: Tensor) -> Tensor:
-            return F.cross_entropy(net(x), y) + rotation_loss(net, net.extra["rotation"], x)  # l_m + l_s, eq. (3)
+            turns = rotation_loss(net, net.extra["rotation"], x, once=self.turns == "random")
+            return F.cross_entropy(net(x), y) + turns  # l_m + l_s, eq. (3)
 
         return joint
 

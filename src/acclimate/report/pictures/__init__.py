@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from acclimate.report.pictures import (
+    agreement,
     balance,
     convergence,
+    course,
     features,
     helped,
     learning,
@@ -24,8 +26,8 @@ from acclimate.store.run import Run
 # In the order of a page: the scenario, whom it helped, when, why, and how it was trained.
 KINDS: tuple[Kind, ...] = (
     *(population, helped, over_time),
-    *(rates, matrix, weights, balance, prior, steps, features),
-    *(convergence, learning),
+    *(rates, matrix, weights, balance, agreement, prior, steps, features),
+    *(convergence, course, learning),
 )
 
 
