@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acclimate.cli import listing
+from acclimate.cli import flower, listing
 from acclimate.cli import runs as of_runs
 from acclimate.cli.data import data
 from acclimate.cli.device import adapt, export
@@ -44,6 +44,7 @@ app.add_typer(data, name="data")
 app.command()(export)
 app.command()(adapt)
 app.add_typer(of_runs.commands, name="runs")
+app.add_typer(flower.commands, name="flower")
 
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")]
 Reuse = Annotated[bool, typer.Option("--reuse", help="Accept phases trained by older code; the table says so.")]

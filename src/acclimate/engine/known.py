@@ -19,7 +19,7 @@ from acclimate.trees import Nest, Parcel, Shared, Skeleton
 
 
 class Elsewhere(NamedTuple):
-    """A state that stays on a client's own machine: all that the server has of it is its digest, to say which it means."""
+    """A state that stays on a client's own machine; all that the server has of it is its digest."""
 
     digest: str
 
