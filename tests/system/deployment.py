@@ -63,7 +63,9 @@ class Deployment:
             if register:
                 self.call(program("flwr"), "supernode", "register", f"{name}.pub", "tls")
         config = {"partition-id": index, "num-partitions": of, "folder": str(self.folder / f"of-{name}"), **config}
-        told = " ".join(f'{key}="{value}"' if isinstance(value, str) else f"{key}={value}" for key, value in config.items())
+        told = " ".join(
+            f'{key}="{value}"' if isinstance(value, str) else f"{key}={value}" for key, value in config.items()
+        )
         self._start(
             name, "flower-supernode", "--root-certificates", "ca.crt", "--superlink", f"127.0.0.1:{self.port}",
             "--auth-supernode-private-key", name, "--host", "127.0.0.1", "--port", str(free_port()), "--node-config", told,

@@ -35,15 +35,19 @@ def node_of(config: Mapping[str, Any]) -> Node:
     return _nodes[key]
 
 
-def answer(message: Any, context: Any) -> Any:
+def answered(message: Any, config: Mapping[str, Any]) -> Any:
     """The answer to a message."""
     try:
-        found = node_of(context.node_config).answer(of_records(message.content))
+        found = node_of(config).answer(of_records(message.content))
     except (AcclimateError, ValueError) as error:  # of its owner's configuration, or no letter of ours
         found = Letter(written({"error": f"{type(error).__name__}: {error}"}), {})
     return Message(to_records(found), reply_to=message)
 
 
+def _answer(message: Any, context: Any) -> Any:
+    return answered(message, context.node_config)
+
+
 app = ClientApp()
 for _listen in (app.query, app.train, app.evaluate):
-    _listen()(answer)
+    _listen()(_answer)

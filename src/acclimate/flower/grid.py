@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
@@ -36,8 +36,8 @@ def of_records(records: RecordDict) -> Letter:
 class GridLine:
     """Letters over a grid of Flower's, real or simulated."""
 
-    def __init__(self, grid: Any) -> None:
-        self._grid = grid
+    def __init__(self, grid: Any, ended: Callable[[], bool] = lambda: False) -> None:
+        self._grid, self._ended = grid, ended
 
     def nodes(self) -> list[int]:
         return [int(node) for node in self._grid.get_node_ids()]
@@ -56,6 +56,8 @@ class GridLine:
                 if node is not None:
                     yield node, _answer(reply)
                     look = FIRST_LOOK
+            if self._ended():
+                raise KeyboardInterrupt
             if waiting:
                 time.sleep(look)
                 look = min(2 * look, LONGEST_LOOK)
