@@ -42,7 +42,7 @@ def measured(folder, name):
 
 
 def on_nodes(folder, chosen, line, **more):
-    there = OnNodes.of(chosen)
+    there = OnNodes.of(chosen, folder)
     executor = OnLine(line, there, say=lambda text: None, **more)
     executor.greet()
     run(there, folder, executor=executor)
@@ -155,7 +155,7 @@ def test_a_node_that_is_gone_costs_its_clients_and_may_come_back(tmp_path):
             self.gone = {101} if trained in (2, 3) else set()
 
     line, said = Leaving(tmp_path), []
-    there = OnNodes.of(tiny())
+    there = OnNodes.of(tiny(), tmp_path / "runs")
     executor = OnLine(line, there, say=said.append)
     run(there, tmp_path / "runs", executor=executor)
     assert [number for kind, number in line.asked if kind == "train"] == [2, 2, 1, 1, 2]
@@ -212,11 +212,12 @@ RUBBISH = {
 
 @pytest.mark.parametrize("kind", RUBBISH)
 def test_rubbish_costs_who_sends_it_and_nobody_else(tmp_path, kind):
-    class Spoiling(Inside):
+    class Spoiling(Inside):  # after the first round of a phase, in which clients get their first states
         def changed(self, asked, id, answer):
-            return RUBBISH[kind](answer) if id == 101 and asked != "query" else answer
+            begun = sum(k == "train" and node == id for k, node, _, _ in self.letters) not in (0, 3)
+            return RUBBISH[kind](answer) if id == 101 and asked != "query" and begun else answer
 
-    there = OnNodes.of(tiny())
+    there = OnNodes.of(tiny(), tmp_path / "runs")
     heard = Heard()
     run(there, tmp_path / "runs", executor=OnLine(Spoiling(tmp_path), there, say=heard.say), listener=heard)
     with closing(Store(tmp_path / "runs" / STORE)) as store:
@@ -247,7 +248,7 @@ def test_a_state_that_is_gone_is_named(tmp_path):
                     db.execute("DELETE FROM state")
             yield from super().ask(kind, letters, seconds)
 
-    there, heard = OnNodes.of(tiny()), Heard()
+    there, heard = OnNodes.of(tiny(), tmp_path / "runs"), Heard()
     run(there, tmp_path / "runs", executor=OnLine(Forgetful(tmp_path), there, say=heard.say), listener=heard)
     assert any("is not on this node" in text for text in heard.texts)
 

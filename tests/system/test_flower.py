@@ -67,7 +67,7 @@ def states(experiment, cache, monkeypatch):
 
 def test_a_deployment_gives_the_same_accuracies_and_tensors(deployment, tmp_path, monkeypatch):
     chosen = experiment("parity", SYSTEMS)
-    there = OnNodes.of(chosen)
+    there = OnNodes.of(chosen, deployment.folder / "runs")
     make_app(tmp_path / "app", chosen)
     code, printed = deployment.run(tmp_path / "app")
     assert code == 0, printed
@@ -95,7 +95,7 @@ def test_a_killed_server_goes_on_to_the_same_result(deployment, tmp_path, monkey
         {"name": "heads", "phases": [{"name": "fedper", "rounds": 2}], "adapter": "none"},
     ]
     chosen = experiment("killed", systems, rounds=1)
-    there = OnNodes.of(chosen)
+    there = OnNodes.of(chosen, deployment.folder / "runs")
     make_app(tmp_path / "app", chosen)
     begun = deployment.begin(tmp_path / "app")
     wait_for(lambda: "scaffold: 1/3" in deployment.log("run"), "the first round of SCAFFOLD", 600)
@@ -112,3 +112,32 @@ def test_a_killed_server_goes_on_to_the_same_result(deployment, tmp_path, monkey
     monkeypatch.setenv("ACCLIMATE_CACHE", str(tmp_path / "cache"))
     run(chosen, tmp_path)
     assert measured(deployment.folder / "runs", there.run_name) == measured(tmp_path, chosen.run_name)
+
+
+def test_a_failing_server_makes_the_command_fail(deployment, tmp_path):
+    make_app(tmp_path / "app", experiment("failing", ["none"]))
+    code, printed = deployment.run(tmp_path / "app", "nodes=3", "wait=1.0")
+    assert code == 2
+    assert "expected 3 node(s) within 1 s, found 2" in printed
+    assert "the run on Flower ended as 'finished:failed'" in printed
+
+
+def test_an_unregistered_key_is_refused(deployment):
+    process = deployment.node(0, 2, register=False, name="stranger")
+    assert process.wait(120) != 0
+    assert "Failed to activate SuperNode" in deployment.log("stranger")
+    deployment.processes.pop("stranger")
+
+
+def test_a_killed_node_costs_its_clients_and_the_run_finishes(deployment, tmp_path):
+    """The last of these tests: one node is gone after it."""
+    chosen = experiment("bereft", ["tent"], rounds=3)
+    make_app(tmp_path / "app", chosen)
+    begun = deployment.begin(tmp_path / "app")
+    wait_for(lambda: "fedavg: 1/3" in deployment.log("run"), "the first round", 600)
+    deployment.stop("node1", signal.SIGKILL)
+    assert begun.wait(900) == 0, deployment.log("run")
+    with closing(Store(deployment.folder / "runs" / STORE)) as store:
+        rows = store.find(OnNodes.of(chosen).run_name).table()
+    assert {row["system"] for row in rows} == {"none", "tent"}
+    assert "never answered: 1 (client 1" in deployment.log("run")

@@ -139,7 +139,8 @@ class OnLine:
         self, listed: list[list[Any]], known: Mapping[tuple[int, int], Any]
     ) -> Iterator[dict[tuple[int, int], Any]]:
         """Results as nodes answer, by chunk and place in it."""
-        yield dict(known)
+        known = dict(known)  # what is folded is forgotten by whoever asks
+        yield known
         by_node: dict[int | None, list[tuple[tuple[int, int], Any]]] = {}
         homes = self._homes()
         for c, chunk in enumerate(listed):
@@ -175,11 +176,14 @@ class OnLine:
             task._replace(seconds=max(task.seconds, seconds)) if isinstance(task, Alone) else task for task in tasks
         ]
         asked = [Asked(task, self._stands(task)) for task in longer]
-        blobs = {RECORDS: pack(asked, shared)}
-        blobs |= {name: blob for name, blob in self._lasting.items() if name not in self._known[node].has}
-        blobs |= {name: parcel.blob for name, parcel in shared.items() if name not in self._known[node].has}
-        self._known[node].has |= {*self._lasting, *(name for name, parcel in shared.items() if parcel.lasting)}
-        return Letter(written(self._head), blobs)
+        records, has = pack(asked, shared), self._known[node].has
+        # What phases have left is needed again and again: the node keeps it.
+        released = {digest_of(one.released.blob) for task in tasks for one in getattr(task, "own", ())}
+        all_of_it = {**self._lasting, **{name: parcel.blob for name, parcel in shared.items()}}
+        blobs = {name: blob for name, blob in all_of_it.items() if name not in has}
+        keep = [name for name in blobs if name in released or name in self._lasting]
+        has.update(keep)
+        return Letter(written({**self._head, "keep": keep}), {RECORDS: records, **blobs})
 
     def _read(self, node: int, answer: Letter | Lost, tasks: Sequence[Any]) -> list[Any]:
         """What a node has sent, looked at: one result for each task."""

@@ -77,7 +77,7 @@ class Kept:
         if found is None:
             raise ForeignState(
                 f"the state that the server means ({digest[:8]}) is not on this node, which keeps those before and "
-                "after its last message; if its folder was lost, begin the run anew (delete it on the server)"
+                "after its last message; if its folder was lost, begin anew (on the server: acclimate runs delete)"
             )
         return unsealed(found[0], digest, f"{self.path}: the state of {who}")
 

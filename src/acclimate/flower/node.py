@@ -98,9 +98,8 @@ class Node:
                     raise Missing(f"{digest[:8]} was sent before, and is not on this node")
                 return found
 
-            kept.keep_blobs((digest, blob) for digest, blob in blobs.items() if digest == said["work"])
+            kept.keep_blobs((digest, blobs[digest]) for digest in said["keep"])
             told = trees.load(blob_of(said["work"]))
-            kept.keep_blobs((digest, blobs[digest]) for digest in told["commons"] if digest in blobs)
             trained, tested = places.experiment.populations(scene.seed)
             commons = tuple(Shared(blob_of(digest), lasting=True) for digest in told["commons"])
             work = places.rebuilt(told, trained, commons)

@@ -6,11 +6,14 @@ there in its own copy. What phases have exported goes by digest.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from acclimate.contracts import AdapterRecipe, Algorithm
+from acclimate.data.folders import write_whole
 from acclimate.engine.client import Test, Training, Trial
 from acclimate.engine.executor import Work
 from acclimate.engine.known import Exports, Finished
@@ -18,6 +21,8 @@ from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.experiment import Experiment, PhaseChoice, System
 from acclimate.scenarios.population import Population
 from acclimate.trees import Nest, Shared
+
+MARK = "nodes"  # a file in the folder of a run
 
 
 class Scene(NamedTuple):
@@ -29,20 +34,31 @@ class Scene(NamedTuple):
 
 @dataclass(frozen=True)
 class OnNodes(Experiment):
-    """An experiment whose clients are on nodes: they keep their states, so that what is made there is kept apart."""
+    """An experiment whose clients are on nodes.
 
+    They keep their states, so that phases trained there are good for one run only: its folder has a mark that stands
+    for them, and a run that was deleted begins anew.
+    """
+
+    mark: str = field(default="", compare=False)
     made: dict[int, tuple[Population, Population]] = field(default_factory=dict, compare=False)  # by seed
 
     @staticmethod
-    def of(experiment: Experiment) -> OnNodes:
-        """The same experiment, on nodes."""
-        return OnNodes(**{one.name: getattr(experiment, one.name) for one in fields(Experiment)})
+    def of(experiment: Experiment, runs: Path | None = None) -> OnNodes:
+        """The same experiment, on nodes; on the server, as a run of this folder."""
+        there = OnNodes(**{one.name: getattr(experiment, one.name) for one in fields(Experiment)})
+        if runs is None:
+            return there
+        file = runs / there.run_name / MARK
+        if not file.exists():
+            write_whole(file, lambda opened: opened.write(uuid.uuid4().hex.encode()))
+        return replace(there, mark=file.read_text(encoding="utf-8"))
 
     def populations(self, seed: int) -> tuple[Population, Population]:
         if seed not in self.made:
             trained, tested = super().populations(seed)
-            mine = replace(trained, digest=f"{trained.digest} on nodes, {self.run_name}")
-            theirs = mine if tested is trained else replace(tested, digest=f"{tested.digest} on nodes, {self.run_name}")
+            mine = replace(trained, digest=f"{trained.digest} on nodes {self.mark}")
+            theirs = mine if tested is trained else replace(tested, digest=f"{tested.digest} on nodes {self.mark}")
             self.made[seed] = mine, theirs
         return self.made[seed]
 

@@ -57,7 +57,7 @@ class Settings:
 
 def serve(line: Line, settings: Settings, listener: Any) -> str:
     """Run an experiment on nodes, or what is left of it; returns the name of the run."""
-    experiment = OnNodes.of(settings.experiment)
+    experiment = OnNodes.of(settings.experiment, settings.runs)
     if is_finished(experiment, settings.runs):
         listener.say(f"{experiment.run_name} was finished before")
         return experiment.run_name
