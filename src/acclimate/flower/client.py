@@ -1,6 +1,7 @@
 """The ClientApp: a node whose owner decides, with `--node-config`, which clients it serves and what it may import.
 
-partition-id, num-partitions    its part of a scenario's clients, for trials
+data, name                      its folder of images, and what it is called (scenario `nodes`)
+partition-id, num-partitions    its part of another scenario's clients, for trials
 folder                          where it keeps what it knows; by default in the cache folder
 plugins                         code outside acclimate that it may import, separated by blanks: ./mine.py:Method
 """
@@ -29,9 +30,10 @@ def node_of(config: Mapping[str, Any]) -> Node:
     key = repr(sorted(config.items()))
     if key not in _nodes:
         part = (int(config.get("partition-id", 0)), int(config.get("num-partitions", 1)))
-        folder = config.get("folder") or cache_folder() / "nodes" / f"{part[0]}-of-{part[1]}"
+        data, name = config.get("data"), str(config.get("name", ""))
+        folder = config.get("folder") or cache_folder() / "nodes" / (name or f"{part[0]}-of-{part[1]}")
         listed = plugins.listed(str(config.get("plugins", "")).split())
-        _nodes[key] = Node(Path(folder).expanduser(), part, listed)
+        _nodes[key] = Node(Path(folder).expanduser(), part, listed, Path(data).expanduser() if data else None, name)
     return _nodes[key]
 
 

@@ -21,6 +21,7 @@ from acclimate.errors import AcclimateError
 from acclimate.flower.codec import RECORDS, Letter, digest_of, pack, read, unpack, written
 from acclimate.flower.places import OnNodes, Places
 from acclimate.flower.sound import fault
+from acclimate.scenarios.nodes import Holder
 from acclimate.scenarios.population import Population
 from acclimate.trees import Parcel, Shared, dump
 from acclimate.version import __version__
@@ -72,7 +73,8 @@ class Exchange(NamedTuple):
 class _Known:
     """What the server knows of a node."""
 
-    serves: Callable[[int], bool]
+    part: tuple[int, int] = (0, 1)  # the clients whose number leaves this remainder, by that many nodes
+    holder: Holder | None = None  # where it has data of its own
     has: set[str] = field(default_factory=set)  # lasting blobs, by digest
 
 
@@ -94,12 +96,24 @@ class OnLine:
     ) -> None:
         self.worked: Counter[int] = Counter()
         self.exchanges: list[Exchange] = []
-        self._line, self._experiment, self._say = line, experiment, say
+        self._line, self._say = line, say
         self._nodes, self._wait, self._deadline = nodes, wait, deadline
-        self._places = Places(experiment)
+        self.bind(experiment)
         self._known: dict[int, _Known] = {}
         self._refused: dict[int, str] = {}  # nodes that do not take part, and why
         self._at: dict[int, tuple[int, str]] = {}  # member → the slot it stands at, and the digest
+
+    def bind(self, experiment: OnNodes) -> None:
+        """The experiment, once it is known who has which data."""
+        self._experiment, self._places = experiment, Places(experiment)
+        self._ids = {holder.name: id for id, holder in enumerate(experiment.holders)}
+
+    def holders(self) -> list[Holder]:
+        """What nodes have said of data of their own."""
+        said = [node.holder for node in self._known.values() if node.holder is not None]
+        if doubled := [name for name, count in Counter(one.name for one in said).items() if count > 1]:
+            raise TooFewNodes(f"two nodes are called '{doubled[0]}'; give each a name of its own in its --node-config")
+        return said
 
     def greet(self) -> None:
         """Wait for the nodes, tell them the experiment and learn whom they serve."""
@@ -183,7 +197,9 @@ class OnLine:
         blobs = {name: blob for name, blob in all_of_it.items() if name not in has}
         keep = [name for name in blobs if name in released or name in self._lasting]
         has.update(keep)
-        return Letter(written({**self._head, "keep": keep}), {RECORDS: records, **blobs})
+        holder = self._known[node].holder
+        own = {} if holder is None else {"client": self._ids[holder.name]}
+        return Letter(written({**self._head, **own, "keep": keep}), {RECORDS: records, **blobs})
 
     def _read(self, node: int, answer: Letter | Lost, tasks: Sequence[Any]) -> list[Any]:
         """What a node has sent, looked at: one result for each task."""
@@ -238,7 +254,12 @@ class OnLine:
                     raise TooFewNodes(f"{self._too_few(1)}; what was finished is saved: run it again to go on")
                 time.sleep(LOOK_SECONDS)
         there = self._there()
-        return lambda client: next((node for node in there if self._known[node].serves(client)), None)
+        return lambda client: next((node for node in there if self._serves(self._known[node], client)), None)
+
+    def _serves(self, node: _Known, client: int) -> bool:
+        if node.holder is not None:
+            return self._ids.get(node.holder.name) == client
+        return client % node.part[1] == node.part[0]
 
     def _there(self) -> list[int]:
         """The nodes that take part and are there now; whoever is new is greeted first."""
@@ -262,9 +283,15 @@ class OnLine:
                 self._refused[node] = str(said["error"])[:2000]
                 self._say(f"node {node} does not take part: {self._refused[node]}")
                 return
-            index, of = (int(number) for number in said["part"])
-            self._known[node] = _Known(lambda client: client % of == index, {str(digest) for digest in said["has"]})
-            self._say(f"node {node} serves part {index} of {of}")
+            has = {str(digest) for digest in said["has"]}
+            if "holder" in said:
+                name, train, test = said["holder"]
+                self._known[node] = _Known(holder=Holder(str(name), int(train), int(test)), has=has)
+                self._say(f"node {node} is '{name}', with {train} images to train on and {test} to meet")
+            else:
+                index, of = (int(number) for number in said["part"])
+                self._known[node] = _Known((index, max(of, 1)), has=has)
+                self._say(f"node {node} serves part {index} of {of}")
         except Exception as error:  # whatever a node may send
             self._refused[node] = f"it sent something that cannot be read ({type(error).__name__})"
 

@@ -34,15 +34,16 @@ from acclimate.engine.client import (
 from acclimate.engine.executor import one_thread
 from acclimate.engine.known import Elsewhere, Own
 from acclimate.errors import AcclimateError, ConfigError
-from acclimate.experiment.experiment import Experiment
 from acclimate.experiment.lock import lock
 from acclimate.experiment.outside import Listed
 from acclimate.experiment.reader import parse
 from acclimate.experiment.written import load as load_yaml
+from acclimate.flower.answers import Answers
 from acclimate.flower.codec import RECORDS, Letter, Missing, digest_of, pack, read, unpack, written
 from acclimate.flower.executor import Answered, Asked
 from acclimate.flower.kept import After, Kept
 from acclimate.flower.places import OnNodes, Places, Scene
+from acclimate.scenarios.nodes import Bound
 from acclimate.trees import Parcel, Shared
 from acclimate.version import __version__
 
@@ -56,6 +57,8 @@ class Node:
     folder: Path
     part: tuple[int, int] = (0, 1)  # the clients whose number leaves this remainder, by that many nodes
     allowed: Mapping[str, Any] = field(default_factory=dict)  # plug-ins by the name of their class
+    data: Path | None = None  # images of its own
+    name: str = ""  # what it is called then
     _read: dict[str, Places] = field(default_factory=dict)
 
     def answer(self, letter: Letter) -> Letter:
@@ -85,8 +88,21 @@ class Node:
             )  # fmt: skip
         folder = self._folder(said["experiment"])
         write_whole(folder / TEXT, lambda file: file.write(said["text"].encode()))
+        serves: dict[str, Any] = {"part": list(self.part)}
+        if experiment.own_data:
+            serves = {"holder": list(self._bound(experiment, 0).holder(self.name))}
         with closing(Kept(folder / "node.sqlite")) as kept:
-            return Letter(written({"part": list(self.part), "has": kept.blobs()}), {})
+            return Letter(written({**serves, "has": kept.blobs()}), {})
+
+    def _bound(self, experiment: OnNodes, id: int) -> Bound:
+        """The scenario with the data of this node, which is client `id`."""
+        if self.data is None or not self.name:
+            raise ConfigError(
+                ["the experiment meets images on nodes, and this one has none to offer: give its folder and a name, "
+                 "--node-config 'data=\"/path/to/images\" name=\"north\"'"], "this node",
+            )  # fmt: skip
+        bound: Bound = experiment.scenario.made.on_node(self.data, id)
+        return bound
 
     def _worked(self, said: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Letter:
         places, scene = self._places(said["experiment"]), Scene(*said["scene"])
@@ -100,7 +116,10 @@ class Node:
 
             kept.keep_blobs((digest, blobs[digest]) for digest in said["keep"])
             told = trees.load(blob_of(said["work"]))
-            trained, tested = places.experiment.populations(scene.seed)
+            experiment = places.experiment
+            if experiment.own_data:
+                experiment = experiment.bound(self._bound(experiment, int(said["client"])))
+            trained, tested = experiment.populations(scene.seed)
             commons = tuple(Shared(blob_of(digest), lasting=True) for digest in told["commons"])
             work = places.rebuilt(told, trained, commons)
             clients, asked = Clients(tested if scene.tested else trained), unpack(blobs[RECORDS], blob_of)
@@ -110,7 +129,8 @@ class Node:
                     asked
                 )
             else:
-                answered = _Streams(kept, said["work"], work.open(clients)).do(asked)
+                answers = Answers(experiment, scene.seed, places.systems[told["adapter"][0]].name, self.name)
+                answered = _Streams(kept, said["work"], work.open(clients), answers).do(asked)
         return Letter(written({}), {RECORDS: pack(answered, {})})
 
     def _places(self, name: str) -> Places:
@@ -121,7 +141,7 @@ class Node:
             self._parsed(file.read_text(encoding="utf-8"))
         return self._read[name]
 
-    def _parsed(self, text: str) -> Experiment:
+    def _parsed(self, text: str) -> OnNodes:
         """An experiment, with the plug-ins that the owner has listed and no others."""
         experiment = OnNodes.of(
             parse(load_yaml(text), source="the server's experiment", outside=Listed(allowed=dict(self.allowed)))
@@ -176,17 +196,27 @@ class _Streams:
     kept: Kept
     place: str
     tester: Tester
+    answers: Answers
 
     def do(self, asked: Sequence[Asked]) -> list[Answered]:
         answered, after = [], []
+        predicted: list[tuple[int, int, str, str]] = []
+        trial = self.tester.trial
         for task, at in asked:
             try:
                 stretch, states = self._one(task, at)
+                client, stream = trial.members[int(task.member)]
+                slots = self.tester.clients.slots(client, stream, trial.test.batch_size)
+                figures, lines = self.answers.taken(stretch.figures, slots)
+                stretch = stretch._replace(figures=figures)
+                predicted += [(task.member, slot, self.answers.file, text) for slot, text in lines.items()]
                 answered.append(Answered(stretch, states[0].digest if states else ""))
                 after += states
             except AcclimateError as error:
                 answered.append(Answered(Lost(f"{type(error).__name__}: {error}")))
-        self.kept.commit(self.place, after)
+        self.kept.commit(self.place, after, predicted)
+        if predicted:
+            self.answers.write(self.kept)
         return answered
 
     def _one(self, task: Alone | Begin | GoOn, at: str) -> tuple[Stretch, list[After]]:

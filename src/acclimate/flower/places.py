@@ -6,8 +6,9 @@ there in its own copy. What phases have exported goes by digest.
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,10 +20,11 @@ from acclimate.engine.executor import Work
 from acclimate.engine.known import Exports, Finished
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.experiment import Experiment, PhaseChoice, System
-from acclimate.scenarios.population import Population
+from acclimate.scenarios.nodes import Holder, Nodes
+from acclimate.scenarios.population import Population, Scenario
 from acclimate.trees import Nest, Shared
 
-MARK = "nodes"  # a file in the folder of a run
+MARK, CLIENTS = "nodes", "clients.json"  # files in the folder of a run
 
 
 class Scene(NamedTuple):
@@ -41,6 +43,7 @@ class OnNodes(Experiment):
     """
 
     mark: str = field(default="", compare=False)
+    holders: tuple[Holder, ...] = field(default=(), compare=False)  # nodes with data of their own, by client
     made: dict[int, tuple[Population, Population]] = field(default_factory=dict, compare=False)  # by seed
 
     @staticmethod
@@ -53,6 +56,24 @@ class OnNodes(Experiment):
         if not file.exists():
             write_whole(file, lambda opened: opened.write(uuid.uuid4().hex.encode()))
         return replace(there, mark=file.read_text(encoding="utf-8"))
+
+    def holding(self, said: Sequence[Holder], runs: Path) -> OnNodes:
+        """The experiment with what nodes say of their data; who was there when the run began takes part to its end."""
+        file = runs / self.run_name / CLIENTS
+        if not file.exists():
+            listed = json.dumps(sorted(said), indent=1)
+            write_whole(file, lambda opened: opened.write(listed.encode()))
+        holders = [Holder(*one) for one in json.loads(file.read_text(encoding="utf-8"))]
+        return replace(self.bound(self.scenario.made.on_server(holders)), holders=tuple(holders))
+
+    def bound(self, scenario: Scenario) -> OnNodes:
+        """The same with data of a scenario."""
+        return replace(self, scenario=replace(self.scenario, made=scenario), made={})
+
+    @property
+    def own_data(self) -> bool:
+        """Whether nodes have images of their own."""
+        return isinstance(self.scenario.made, Nodes)
 
     def populations(self, seed: int) -> tuple[Population, Population]:
         if seed not in self.made:
@@ -76,7 +97,7 @@ class OnNodes(Experiment):
 class Places:
     """The objects of an experiment and where they stand, the same on the server and on every node."""
 
-    experiment: Experiment
+    experiment: OnNodes
     systems: tuple[System, ...] = field(init=False)
 
     def __post_init__(self) -> None:

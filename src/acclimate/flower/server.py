@@ -65,6 +65,9 @@ def serve(line: Line, settings: Settings, listener: Any) -> str:
         line, experiment, nodes=settings.nodes, wait=settings.wait, deadline=settings.deadline, say=listener.say
     )
     executor.greet()
+    if experiment.own_data:
+        experiment = experiment.holding(executor.holders(), settings.runs)
+        executor.bind(experiment)
     try:
         run(experiment, settings.runs, executor=executor, listener=listener)
     finally:

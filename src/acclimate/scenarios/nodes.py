@@ -33,10 +33,10 @@ class Holder(NamedTuple):
 class Nodes(Scenario):
     """A node serves `train/<class>/*.png` and `test/*.png` (or, to be scored, `test/<class>/*.png`) of its folder.
 
-    The classes, in the order of the model's outputs, and the size are the same everywhere; labels stay on the nodes.
+    The classes (`labels`) and the size are the same everywhere; which image is of which class stays on the nodes.
     """
 
-    classes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # in the order of the model's outputs
     size: Count = 32
     channels: Literal[1, 3] = 3
     mean: float = 0.5  # of pixels, for the model's first layer: no node is asked for its own
@@ -49,7 +49,7 @@ class Nodes(Scenario):
     def on_server(self, holders: Sequence[Holder]) -> Scenario:
         """As the server sees it: who has how many images, and nothing of them."""
         most, rows = max((max(one.train, one.test) for one in holders), default=0), np.arange
-        blank = np.broadcast_to(np.uint8(0), (most, self.size, self.size, self.channels))
+        blank = np.zeros((most, self.size, self.size, self.channels), np.uint8)  # never looked at, so no memory
         digest = hashlib.sha256(repr((self, list(holders))).encode()).hexdigest()[:16]
         dataset = self._dataset(Images(blank), np.full(most, own.UNLABELLED), digest)
         held = {id: (rows(one.train), rows(one.test)) for id, one in enumerate(holders)}
@@ -57,9 +57,9 @@ class Nodes(Scenario):
 
     def on_node(self, folder: Path, id: int = 0) -> Bound:
         """As the node sees it that is client `id`."""
-        if len(self.classes) < 2:
-            raise ConfigError(["classes: expected the names of at least two"], "scenario 'nodes'")
-        found = own.folder_per_client(folder, self.size, self.classes)
+        if len(self.labels) < 2:
+            raise ConfigError(["labels: expected the names of at least two"], "scenario 'nodes'")
+        found = own.folder_per_client(folder, self.size, self.labels)
         if found.images.shape[0] != self.channels:
             raise MissingData(
                 f"{folder}: expected images of {self.channels} channel(s), found {found.images.shape[0]}; "
@@ -82,8 +82,8 @@ class Nodes(Scenario):
         columns: Mapping[str, NDArray[np.str_]] | None = None,
     ) -> Dataset:
         mean, std = (self.mean,) * self.channels, (self.std,) * self.channels
-        names = {"label": self.classes}
-        return Dataset("nodes", images, labels, len(self.classes), mean, std, digest, columns or {}, names)
+        names = {"label": self.labels}
+        return Dataset("nodes", images, labels, len(self.labels), mean, std, digest, columns or {}, names)
 
     def _bound(self, dataset: Dataset, held: Mapping[int, tuple[NDArray[np.int64], NDArray[np.int64]]]) -> Bound:
         return Bound(**vars(self), dataset=dataset, held=held)
