@@ -76,7 +76,7 @@ def test_nodes_train_and_meet_their_own_images_and_predictions_stay(folders):
         assert accuracy["none"] > 0.7  # of the ten images that the south has labels for
     for system in ("none", "fedavg+tta-bn"):
         file = folders / "nodes" / "north" / there.run_name / "predictions" / f"{system}-seed-0.csv"
-        rows = list(csv.DictReader(file.open(newline="")))
+        rows = list(csv.DictReader(file.read_text().splitlines()))
         assert [row["path"] for row in rows] == [str(folders / "north" / "test" / f"{k:03}.png") for k in range(9)]
         assert {row["client"] for row in rows} == {"north"}
         assert not (folders / "nodes" / "south" / there.run_name / "predictions").exists()

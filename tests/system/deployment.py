@@ -44,8 +44,8 @@ class Deployment:
     def __enter__(self):
         self._certificates()
         self._start(
-            "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port), "--ssl-ca-certfile", "ca.crt",
-            "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key", "--enable-supernode-auth",
+            "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port),
+            "--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key", "--enable-supernode-auth",
             "--database", "state.db", "--disable-runtime-dependency-installation",
         )  # fmt: skip
         wait_for(lambda: listens(self.port), "the SuperLink")
@@ -68,7 +68,8 @@ class Deployment:
         )
         self._start(
             name, "flower-supernode", "--root-certificates", "ca.crt", "--superlink", f"127.0.0.1:{self.port}",
-            "--auth-supernode-private-key", name, "--host", "127.0.0.1", "--port", str(free_port()), "--node-config", told,
+            "--auth-supernode-private-key", name, "--host", "127.0.0.1", "--port", str(free_port()),
+            "--node-config", told,
         )  # fmt: skip
         return self.processes[name]
 
@@ -117,10 +118,7 @@ class Deployment:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        for pid in family:
-            if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not any(map(is_alive, family)), f"the end of {name}")
+        end_all(family, patience=0)
 
     def _start(self, name, command, *words):
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -140,6 +138,16 @@ class Deployment:
             "openssl", "x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
             "-out", "server.pem", "-days", "30", "-extfile", "ext.cnf",
         )  # fmt: skip
+
+
+def end_all(pids, patience=20.0):
+    """Wait for processes to end, and make those that do not."""
+    end = time.monotonic() + patience
+    while any(map(is_alive, pids)) and time.monotonic() < end:
+        time.sleep(0.3)
+    for pid in filter(is_alive, pids):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not any(map(is_alive, pids)), "the end of processes")
 
 
 def wait_for(condition, what, seconds=PATIENCE):

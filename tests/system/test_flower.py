@@ -1,9 +1,13 @@
 """The same experiment in this process and on a real SuperLink with two SuperNodes, with TLS and keys."""
 
 import os
+import re
 import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +24,7 @@ flwr = pytest.importorskip("flwr", reason="Flower is not installed (pip install 
 
 from acclimate.flower.app import make_app  # noqa: E402
 from acclimate.flower.places import OnNodes  # noqa: E402
-from system.deployment import Deployment, called, wait_for  # noqa: E402
+from system.deployment import Deployment, called, descendants, end_all, wait_for  # noqa: E402
 
 pytestmark = pytest.mark.system
 
@@ -141,3 +145,24 @@ def test_a_killed_node_costs_its_clients_and_the_run_finishes(deployment, tmp_pa
         rows = store.find(OnNodes.of(chosen).run_name).table()
     assert {row["system"] for row in rows} == {"none", "tent"}
     assert "never answered: 1 (client 1" in deployment.log("run")
+
+
+def test_the_page_works_word_for_word(tmp_path):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "flower.md").read_text(encoding="utf-8")
+    *script, ending = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    beside = str(Path(sys.executable).parent)
+    how = {"cwd": tmp_path, "env": {**os.environ, "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}"}}
+    try:
+        with (tmp_path / "printed").open("w") as printed:
+            done = subprocess.run(
+                ["bash", "-e", "-c", "\n".join(script)], **how, stdout=printed, stderr=subprocess.STDOUT, timeout=1500
+            )
+        printed = (tmp_path / "printed").read_text()
+        assert done.returncode == 0, printed
+        assert re.search(r"fedavg\+bn-adapt +│", printed)
+        assert list((tmp_path / "runs").glob("quickstart-*-flower/exchanges.csv"))
+    finally:
+        started = [int(file.read_text()) for file in tmp_path.glob("*.pid")]
+        family = [pid for one in started for pid in (one, *descendants(one))]
+        subprocess.run(["bash", "-c", ending], **how)
+        end_all(family)
