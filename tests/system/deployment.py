@@ -45,8 +45,8 @@ class Deployment:
         self._certificates()
         self._start(
             "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port),
-            "--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key", "--enable-supernode-auth",
-            "--database", "state.db", "--disable-runtime-dependency-installation",
+            "--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key",
+            "--enable-supernode-auth", "--database", "state.db", "--disable-runtime-dependency-installation",
         )  # fmt: skip
         wait_for(lambda: listens(self.port), "the SuperLink")
         return self
