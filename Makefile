@@ -16,8 +16,8 @@ test: setup check
 test-all: setup check
 	$(BIN)/python -m pytest -m "not system" --numprocesses auto --dist worksteal
 
-# The report in a real browser, and the wheel in an empty environment.
-test-system: setup
+# The report in a real browser, the wheel in an empty environment, and clients on Flower.
+test-system: setup $(VENV)/.flower
 	$(BIN)/python -m pytest -m system tests/system
 
 check: setup
@@ -40,6 +40,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet $(TORCH)
 	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+# Flower is large, and only those who use it need it.
+$(VENV)/.flower: $(VENV)/.ready
+	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet --editable '.[dev,flower]'
 	touch $@
 
 clean:

@@ -11,12 +11,13 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acclimate.cli import listing
+from acclimate.cli import flower, listing
 from acclimate.cli import runs as of_runs
 from acclimate.cli.data import data
 from acclimate.cli.device import adapt, export
@@ -44,6 +45,15 @@ app.add_typer(data, name="data")
 app.command()(export)
 app.command()(adapt)
 app.add_typer(of_runs.commands, name="runs")
+app.add_typer(flower.commands, name="flower")
+
+
+class Engine(StrEnum):
+    """Who does the work of an experiment."""
+
+    here = "here"
+    flower = "flower"
+
 
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")]
 Reuse = Annotated[bool, typer.Option("--reuse", help="Accept phases trained by older code; the table says so.")]
@@ -71,19 +81,22 @@ def run(
         list[str] | None, typer.Argument(help="KEY=VALUE, such as seeds=[0] phases.0.rounds=50.")
     ] = None,
     workers: Workers = None,
+    engine: Annotated[Engine, typer.Option(help="Who does the work; flower: nodes of a simulation.")] = Engine.here,
     runs: Runs = DEFAULT_RUNS,
     reuse: Reuse = False,
     as_json: Json = False,
 ) -> None:
     """Run an experiment, going on where it stopped; print its table."""
-    run_name = _run_name(experiment, overrides or [])
+    run_name = _run_name(experiment, overrides or []) + ("-flower" if engine is Engine.flower else "")
     goes_on = not of_runs.is_finished(runs, run_name)
     if goes_on:
         from acclimate.experiment.reader import read
 
-        again = shlex.join(["acclimate", "run", experiment, *(overrides or [])])
+        more = [] if engine is Engine.here else ["--engine", engine.value]
+        again = shlex.join(["acclimate", "run", experiment, *(overrides or []), *more])
         try:
-            _work(read(experiment, overrides or []), runs, workers, reuse)
+            work = _work if engine is Engine.here else _simulate
+            work(read(experiment, overrides or []), runs, workers, reuse)
         except KeyboardInterrupt as stop:
             typer.echo(f"\nStopped. Everything finished so far is saved; go on with:\n  {again}", err=True)
             raise typer.Exit(_code(stop)) from None
@@ -292,6 +305,19 @@ def _work(experiment: Experiment, runs: Path, workers: int | None, reuse: bool) 
     number = workers or cores()
     typer.echo(f"run {experiment.run_name} in {runs}, {number} worker(s)", err=True)
     api.run(experiment, runs=runs, workers=number, reuse=reuse)
+
+
+def _simulate(experiment: Experiment, runs: Path, workers: int | None, reuse: bool) -> None:
+    from rich.console import Console
+
+    from acclimate.engine.executor import cores
+    from acclimate.experiment.progress import Lines
+    from acclimate.flower.simulation import simulate
+
+    if reuse:
+        raise AcclimateError("--reuse: what nodes have trained is kept for its own experiment only; leave it out")
+    with Lines(Console(stderr=True)) as listener:
+        simulate(experiment, runs, nodes=workers or cores(), listener=listener)
 
 
 def _described(name: str, rooms: list[str]) -> list[dict[str, Any]]:

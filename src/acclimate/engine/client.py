@@ -228,6 +228,15 @@ class Paused(NamedTuple):
     welcomed: Parcel | None = None  # states that phases made for a newcomer, by phase
 
 
+class Standing(NamedTuple):
+    """All that is to be known of a client between two messages, where no process waits for the second."""
+
+    paused: Paused
+    ahead: Parcel | None = None  # the adapter's state after adapting to the slot whose exchange it waits for
+    values: dict[str, float] = {}  # noqa: RUF012  (never changed)
+    drawn: Figure | None = None
+
+
 class Alone(NamedTuple):
     """Go on with a stream without an exchange, until its end or until some seconds have passed."""
 
@@ -378,6 +387,16 @@ class Tester:
         """Where a client stands after its last prediction; what it adapted ahead is done again by whoever resumes."""
         place = self._places[task.member]
         return Paused(place.slot, place.state, [list(row) for row in place.tally], place.welcomed)
+
+    def standing(self, member: int) -> Standing:
+        """Where a client stands, for another process to go on with."""
+        place = self._places[member]
+        return Standing(self.save(Save(member)), place.ahead, dict(place.values), place.drawn)
+
+    def stand(self, member: int, standing: Standing, own: tuple[Own, ...]) -> None:
+        """Put a client where it stood in another process."""
+        place = self._arrive(member, standing.paused, own)
+        place.ahead, place.values, place.drawn = standing.ahead, dict(standing.values), standing.drawn
 
     def leave(self, member: int) -> Paused:
         """Where a client stands that goes on elsewhere, or is at its end and needs no state any more."""

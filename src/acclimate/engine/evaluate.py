@@ -38,7 +38,7 @@ from acclimate.trees import Parcel, Shared
 __all__ = ["Commit", "Figure", "Paused", "Resume", "Score", "Test", "check_knowledge", "evaluate"]
 
 MOST_SAVING = 0.04  # of the time of a test: everybody's state may be large
-MOST_LOSSES = 3  # of workers, without anything saved in between
+MOST_LOSSES = 3  # of workers, without anything saved in between; of one client's answers, one after another
 
 
 @dataclass
@@ -123,11 +123,13 @@ class _Run:
         self.homes = [next(position[member.stream]) for member in self.roster.members]
         self.since, self.saving, self.losses = time.monotonic(), 0.0, 0
         self.turned_away: dict[int, str] = {}  # clients whose last bad upload was set aside, and why
+        self.lost: dict[int, tuple[int, str]] = {}  # members that do not answer: how often in a row, and why
         self._go_back()
 
     def _go_back(self) -> None:
         """To what was saved last."""
         self.pending = Commit()
+        self.unbegun: set[int] = set()  # members that have not answered the first message of this sitting
         self.servers: dict[str, tuple[int, Exchanging]] = {}  # since the last commit
         self.at = {m: self.saved.members[m].slot if m in self.saved.members else 0 for m in self._everybody()}
         self.ended = {m for m, paused in self.saved.members.items() if paused.slot > 0 and paused.state is None}
@@ -138,14 +140,17 @@ class _Run:
     def alone(self) -> Iterator[Commit]:
         """Without an aggregator clients are independent: each runs as far as the time for one piece allows."""
         place = dict(self.saved.members)
-        while ahead := [m for m in self._everybody() if m not in self.ended]:
+        while ahead := [m for m in self._everybody() if m not in self.ended and not self._given_up(m)]:
             tasks = ([Alone(m, place.get(m), self.commit_seconds, self._own(m))] for m in ahead)
             for index, stretch in self.executor.run(tasks):
                 member = ahead[index]
-                if not isinstance(stretch, Lost):
+                if isinstance(stretch, Lost):
+                    self._missed(member, stretch)
+                else:
                     place[member] = self.pending.members[member] = stretch.paused
                     self._heard(member, stretch)
                 yield from self._due(min(1.0, self.commit_seconds))
+        self._need_somebody(self._everybody())
         yield from self._due(0.0)
 
     def together(self, aggregator: Aggregator[Any]) -> Iterator[Commit]:
@@ -170,12 +175,13 @@ class _Run:
             return  # its streams were too short for an exchange
         presence = self._presence(members)
         t, server, waiting = self._begin(aggregator, name, members, presence)
-        while waiting or self._more(members, t):
+        while any(not self._given_up(m) for m in waiting) or (not waiting and self._more(members, t)):
             now = {m: upload for m, (slot, upload) in waiting.items() if slot == t}
             server, downloads, traffic = self._exchange(aggregator, server, name, now, presence, t)
-            tasks = [GoOn(m, downloads.get(m), self._stop(presence[m], t + every)) for m in now]
+            tasks = [self._following(m, downloads.get(m), self._stop(presence[m], t + every)) for m in now]
             for m, stretch in self._at_home(tasks).items():
                 if isinstance(stretch, Lost):  # it is asked again at the next exchange, with nothing to take
+                    self._missed(m, stretch)
                     waiting[m] = (t + every, None)
                     continue
                 del waiting[m]
@@ -183,6 +189,12 @@ class _Run:
             t += every
             self.servers[name] = (t, server)
             yield from self._due(self.commit_seconds)  # everybody's state: too much to save for every slot
+
+    def _following(self, member: int, download: Parcel | None, stop: int | None) -> Begin | GoOn:
+        """A client's next task; one that could not even begin is asked to once more."""
+        if member in self.unbegun:
+            return Begin(member, self.saved.members.get(member), stop, self._own(member))
+        return GoOn(member, download, stop)
 
     def _more(self, members: Sequence[int], t: int) -> bool:
         """Whether a slot `t` is still to come for somebody, though nobody waits: all are absent."""
@@ -209,9 +221,13 @@ class _Run:
         starts: list[Upload] = []
         for m, stretch in self._at_home(tasks).items():
             if isinstance(stretch, Lost):
+                self._missed(m, stretch)
+                self.unbegun.add(m)
+                waiting[m] = (t, None)
                 continue
             starts += [] if stretch.start is None else [opened(stretch.start)]
             self._arrived(m, stretch, presence, waiting, {})
+        self._need_somebody(members)
         if name in self.saved.servers:
             return t, trees.load(blob), waiting
         starts = self.door.starts(starts)
@@ -233,7 +249,9 @@ class _Run:
         t: int,
     ) -> tuple[Exchanging, dict[int, Parcel], dict[int, dict[str, float]]]:
         """One exchange: the server after it, the downloads, and what they and the uploads cost."""
-        when = {m: HERE if presence[m] is None else int(presence[m][t]) for m in now}  # type: ignore[index]
+        # Beyond the end of its stream only somebody waits whose answers were lost.
+        times = {m: presence[m] for m in now}
+        when = {m: HERE if table is None or t >= len(table) else int(table[t]) for m, table in times.items()}
         uploads = {m: opened(parcel) for m, parcel in now.items() if parcel is not None}
         faults = self.door.faults(uploads, {m: (self.roster.members[m].client, t) for m in uploads})
         sound: dict[int, Upload] = {m: upload for m, upload in uploads.items() if m not in faults}
@@ -297,7 +315,23 @@ class _Run:
             self.pending.members.setdefault(member, Paused(stretch.slot, None, []))  # its state is fetched when due
         self._heard(member, stretch._replace(scores=scores))
 
+    def _missed(self, member: int, lost: Lost) -> None:
+        """Note that a client did not answer."""
+        self.lost[member] = (self.lost.get(member, (0, ""))[0] + 1, lost.reason)
+
+    def _given_up(self, member: int) -> bool:
+        """Whether nobody waits for a client any more; it may still come back while others go on."""
+        return self.lost.get(member, (0, ""))[0] > MOST_LOSSES
+
+    def _need_somebody(self, members: Sequence[int]) -> None:
+        """A test that no client of a stream has answered says why."""
+        if members and all(m in self.lost and not self.at[m] for m in members):
+            why = told({self.roster.members[m].client: self.lost[m][1] for m in members})
+            raise WorkerFailed(f"no client has answered: {why}; what was finished is saved: mend that, then run again")
+
     def _heard(self, member: int, stretch: Stretch) -> None:
+        self.lost.pop(member, None)
+        self.unbegun.discard(member)
         self.pending.scores += stretch.scores
         self.pending.figures += stretch.figures
         self.at[member] = stretch.slot
@@ -351,7 +385,9 @@ class _Run:
     def _due(self, seconds: float) -> Iterator[Commit]:
         """Hand over what is pending, if the last time was so many seconds ago; later where saving itself takes long."""
         if self.progress is not None:
-            text = f"set aside: {told(self.turned_away)}" if self.turned_away else ""
+            lost = {self.roster.members[m].client: why for m, (_, why) in self.lost.items()}
+            parts = {"set aside": self.turned_away, "never answered": lost}
+            text = "; ".join(f"{what}: {told(who)}" for what, who in parts.items() if who)
             self.progress(sum(self.at.values()), sum(member.slots or 0 for member in self.roster.members), text)
         least = max(seconds, self.saving / MOST_SAVING) if seconds else 0.0
         if self.pending.members and time.monotonic() - self.since >= least:

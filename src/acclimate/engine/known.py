@@ -18,6 +18,12 @@ from acclimate.engine.seeds import seed_call
 from acclimate.trees import Nest, Parcel, Shared, Skeleton
 
 
+class Elsewhere(NamedTuple):
+    """A state that stays on a client's own machine; all that the server has of it is its digest."""
+
+    digest: str
+
+
 class Own(NamedTuple):
     """What one client has of a phase whose exports are personal."""
 
@@ -139,11 +145,16 @@ class Known:
         )
 
     def of(self, client: int | None) -> Knowledge:
-        """What a client knows, if nobody has to welcome it; None: what everybody knows."""
+        """What a client knows as far as the server can tell: nobody welcomes it here, and states may be elsewhere.
+
+        None: what everybody knows.
+        """
         if client is None:
             return self.exports.shared()
         own = self.own(client)
-        return self.exports.of(client, own, {one.phase: one.state.open() for one in own if one.state is not None})
+        states = {one.phase: one.state.open() for one in own if one.state is not None}
+        here = [one for one in own if not isinstance(states.get(one.phase), Elsewhere)]
+        return self.exports.of(client, here, states)
 
     def sent(self, client: int, names: Sequence[str]) -> list[Nest]:
         """What a client is sent once to know these: what everybody knows, and what it is given of its own."""

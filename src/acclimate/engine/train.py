@@ -68,11 +68,11 @@ def train(
             saved.commit(round, blob, {id: state.seal() for id, state in folded.states.items()}, rows, keep)
             if progress is not None:
                 progress(round, rounds, _headline(folded, metrics))
-            reasons = _left_out(folded)
+            reasons = {**_left_out(folded), **folded.replies.lost}
     if not saved.was_useful():
         raise PhaseFailed(
             f"phase {type(algorithm).__name__}: in none of its {rounds} rounds could any client's reply be used; in "
-            f"the last, left out: {told(reasons)}. Where values are not finite a smaller learning rate is the usual "
+            f"the last, of no use: {told(reasons)}. Where values are not finite a smaller learning rate is the usual "
             "remedy; where replies look wrong, see what the phase `expects`"
         )
     return Outcome(algorithm, saved, rounds, seed, position, ids[0])

@@ -403,6 +403,7 @@ SCENARIOS = {
     "attribute-shift": Entry("acclimate.scenarios.attribute_shift:AttributeShift", "CIFAR-10 to CIFAR-10.1", "FedICON"),
     "writers": Entry("acclimate.scenarios.writers:Writers", "trained on employees' handwriting, tested on students'"),
     "own": Entry("acclimate.scenarios.own:Own", "your own images: a folder per client, or a CSV"),
+    "nodes": Entry("acclimate.scenarios.nodes:Nodes", "images that stay on Flower's nodes, each of which is a client"),
     "timetable": Entry("acclimate.scenarios.timetable:Timetable", "who meets what when, written by hand"),
 }
 

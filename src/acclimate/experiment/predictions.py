@@ -6,19 +6,21 @@ import csv
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from acclimate.data.dataset import Dataset
 from acclimate.data.folders import write_whole
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.experiment import Experiment
 from acclimate.scenarios.population import Population, Slot
-from acclimate.store.records import Drawn, Entry
+from acclimate.store.records import Entry
 from acclimate.store.run import Run
 
 UNLABELLED = "unlabelled"  # a note of a seed
 UNSAFE = r"[^\w.+-]+"  # in the name of a file
+ANSWERS = ("asked", "answers", "probabilities", "entropies")  # what a figure has of images without a label
 COLUMNS = ("path", "client", "class", "probability", "entropy", "intervened")
 
 
@@ -46,7 +48,7 @@ def write_predictions(run: Run, experiment: Experiment, seed: int, folder: Path)
     for stream in run.streams:
         for drawn in run.figures(stream, seed=seed):
             met = slots[drawn.client, stream, sizes[drawn.entry.system]][drawn.slot]
-            rows[drawn.entry] += _rows(drawn, met, dataset)
+            rows[drawn.entry] += predicted(drawn.content, dataset.names["client"][drawn.client], met, dataset)
     written = []
     for entry, lines in rows.items():
         path = folder / "predictions" / f"{re.sub(UNSAFE, '_', entry.title)}-seed-{seed}.csv"
@@ -59,14 +61,12 @@ def write_predictions(run: Run, experiment: Experiment, seed: int, folder: Path)
     return written
 
 
-def _rows(drawn: Drawn, met: Slot, dataset: Dataset) -> Iterator[list[str]]:
-    """The predictions of one batch, where it has some."""
-    values, classes, clients = drawn.content, dataset.names["label"], dataset.names["client"]
+def predicted(values: Mapping[str, Any], client: str, met: Slot, dataset: Dataset) -> Iterator[list[str]]:
+    """The predictions of one batch, where it has some: lines of `COLUMNS`."""
+    classes = dataset.names["label"]
     held = [row for part in met.parts for row in part.rows.tolist()]
     said = "yes" if bool(values.get("stepped_in", False)) else "no"
-    asked = (
-        values[key].tolist() if key in values else [] for key in ("asked", "answers", "probabilities", "entropies")
-    )
+    asked = (values[key].tolist() if key in values else [] for key in ANSWERS)
     for at, label, share, h in zip(*asked, strict=True):
         path = str(dataset.columns["path"][held[at]])
-        yield [path, clients[drawn.client], classes[label], f"{share:.6f}", f"{h:.6f}", said]
+        yield [path, client, classes[label], f"{share:.6f}", f"{h:.6f}", said]

@@ -1,0 +1,1 @@
+"""Clients on other machines: the same experiment on Flower. Only `apps.py` and `grid.py` import it."""
