@@ -1,7 +1,7 @@
 """The guard on trial: every adapter on streams that are bad for it, with and without a guard, beside the source model.
 
     python -m benchmarks.guard digits       # measure what is missing of one data set (about 30 minutes of a quiet core)
-    python -m benchmarks.guard cifar10
+    python -m benchmarks.guard cifar10 1 2  # of some seeds; several processes may share the work
     python -m benchmarks.guard              # write docs/guard.md from what was measured
 
 Results are lines of docs/results/guard-*.jsonl, one per cell; whoever starts again goes on. Rules are learnt by the phase
@@ -11,9 +11,10 @@ Results are lines of docs/results/guard-*.jsonl, one per cell; whoever starts ag
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,9 +71,7 @@ class Narrow(nn.Module):
     def __init__(self, classes: int, shape: tuple[int, int, int], normalise: nn.Module) -> None:
         super().__init__()
         self.normalise, widths = normalise, (shape[0], 16, 32, 64)
-        self.convs = nn.ModuleList(
-            [nn.Conv2d(a, b, 3, 2, 1, bias=False) for a, b in zip(widths, widths[1:], strict=False)]
-        )
+        self.convs = nn.ModuleList([nn.Conv2d(a, b, 3, 2, 1, bias=False) for a, b in itertools.pairwise(widths)])
         self.norms = nn.ModuleList([nn.BatchNorm2d(width) for width in widths[1:]])
         self.head = nn.Linear(64 * 4, classes)
 
@@ -110,17 +109,16 @@ class Home:
 
     def known(self, adapter: str) -> Known:
         """FedAvg, then two rounds of the training that an adapter comes with, then its calibrations."""
-        local = LocalSGD(lr=0.05, batch_size=32, epochs=2)
-        if "" not in self._known:
-            self._known[""] = self._after(Known(), "fedavg", ROUNDS[self.data], local=local)
-        training = TRAINED_BY.get(adapter, "")
-        if training not in self._known:
-            self._known[training] = self._after(self._known[""], training, 2)
-        known = self._known[training]
-        for phase in SYSTEMS.get(adapter, {}).get("phases", []):
-            if "model" not in PHASES[phase["name"]].load()().exports:
-                known = self._after(known, phase["name"], min(phase["rounds"], 30))
-        return known
+        if adapter not in self._known:
+            training, local = TRAINED_BY.get(adapter), LocalSGD(lr=0.05, batch_size=32, epochs=2)
+            if "" not in self._known:
+                self._known[""] = self._after(Known(), "fedavg", ROUNDS[self.data], local=local)
+            known = self._after(self._known[""], training, 2) if training else self._known[""]
+            for phase in SYSTEMS.get(adapter, {}).get("phases", []):
+                if "model" not in PHASES[phase["name"]].load()().exports:
+                    known = self._after(known, phase["name"], min(phase["rounds"], 30))
+            self._known[adapter] = known
+        return self._known[adapter]
 
     def _after(self, known: Known, phase: str, rounds: int, **options: Any) -> Known:
         executor, position = Serial(), len(known.outcomes)
@@ -135,6 +133,15 @@ class Home:
         """The model that client 0 has."""
         phases = tuple(outcome.algorithm for outcome in known.outcomes)
         return Live(Extending(self.build, phases))(known.of(0)["model"], 0).eval()
+
+    def learnt(self, name: str, recipe: AdapterRecipe, known: Known, changed: Knowledge, fast: bool) -> Tensor:
+        """The rule of an adapter, from the file of rules, or learnt now and written there."""
+        path, kind = RESULTS / "guard-rules.jsonl", {"data": self.data, "adapter": name, "fast": fast}
+        found = [line["rule"] for line in measured(path) if {key: line[key] for key in kind} == kind]
+        if not found:
+            found = [self.rule(recipe, known, changed).tolist()]
+            _add(path, {**kind, "rule": found[0]})
+        return torch.tensor(found[0], dtype=torch.float64)
 
     def rule(self, recipe: AdapterRecipe, known: Known, changed: Knowledge) -> Tensor:
         """What the phase `guard` learns of an adapter, on the validation images of all source clients."""
@@ -234,42 +241,39 @@ def meet(adapter: Adapter, met: Meeting, seed: int) -> tuple[float, float]:
     return 100 * right / count, stepped / batches
 
 
-def measure(data: str) -> None:
+def measure(data: str, seeds: Sequence[int]) -> None:
+    """Measure the cells of some seeds that are not there yet; several processes may do so side by side."""
     path, home = RESULTS / f"guard-{data}.jsonl", Home(data)
-    done = {(cell["adapter"], cell["stream"], cell["seed"]) for cell in measured(path)}
     plain: dict[tuple[str, str, int], float] = {}
-    rules: dict[tuple[str, bool], Tensor] = {}
-    for seed in SEEDS:
+    for seed in seeds:
         streams = home.streams(seed)
-        for name in ORDER:
-            if all((name, stream, seed) in done for stream in STREAMS):
-                continue
-            known = home.known(name)
-            knows, net = known.of(0), home.net(known)
-            needed = {need: knows[need] for need in ADAPTERS[name].load().needs}
+        for name in ORDER if seed % 2 == 0 else ORDER[::-1]:
             for stream, met in streams.items():
-                if (name, stream, seed) in done:
+                if (name, stream, seed) in {(cell["adapter"], cell["stream"], cell["seed"]) for cell in measured(path)}:
                     continue
-                options, changed = faster(name, needed) if stream == "fast" else (OPTIONS.get(name, {}), {})
+                known = home.known(name)
+                net, needed = home.net(known), {n: known.of(0)[n] for n in ADAPTERS[name].load().needs}
+                usual = OPTIONS.get(name, {})
+                options, changed = faster(name, needed) if stream == "fast" else (usual, {})
                 recipe, of = AdapterRecipe(ADAPTERS[name].load(), options), {**needed, **changed}
-                kind = (name, bool(stream == "fast" and (options != OPTIONS.get(name, {}) or changed)))
-                if kind not in rules:
-                    rules[kind] = home.rule(recipe, known, changed)
+                rule = home.learnt(name, recipe, known, changed, options != usual or bool(changed))
                 family = (TRAINED_BY.get(name, ""), stream, seed)
                 if family not in plain:
                     plain[family] = meet(NoAdaptation(copy.deepcopy(net)), met, seed)[0]
                 alone = meet(recipe(copy.deepcopy(net), **of), met, seed)[0]
-                watched = Guard(copy.deepcopy(net), adapter=recipe, calibrated=True, rule=rules[kind], **of)
+                watched = Guard(copy.deepcopy(net), adapter=recipe, calibrated=True, rule=rule, **of)
                 guarded, stepped = meet(watched, met, seed)
                 cell = {
                     "data": data, "adapter": name, "stream": stream, "seed": seed, "source": plain[family],
                     "alone": alone, "guarded": guarded, "stepped in": stepped,
                 }  # fmt: skip
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(
-                        json.dumps({k: round(v, 3) if isinstance(v, float) else v for k, v in cell.items()}) + "\n"
-                    )
+                _add(path, {k: round(v, 3) if isinstance(v, float) else v for k, v in cell.items()})
                 print(*cell.values(), flush=True)
+
+
+def _add(path: Path, record: Mapping[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
 
 
 def measured(path: Path) -> list[dict[str, Any]]:
@@ -280,4 +284,4 @@ def measured(path: Path) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    measure(sys.argv[1])
+    measure(sys.argv[1], [int(seed) for seed in sys.argv[2:]] or SEEDS)

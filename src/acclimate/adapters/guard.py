@@ -130,7 +130,7 @@ class Guard(Adapter):
             found = self.source(torch.zeros_like(x)).fill_(0.0)
             if whole.any():
                 found[whole] = answer(x[whole])
-        self.figures = {**self.inner.figures, **self.figures, "stepped_in": torch.tensor(not self.trusted)}
+        self.figures = {**self.inner.figures, **self.figures, "stepped_in": ~whole.all() | (not self.trusted)}
         return torch.where(found.isfinite().all(-1, keepdim=True), found, 0.0)
 
     def state(self) -> Nest:

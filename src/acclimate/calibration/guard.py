@@ -32,7 +32,7 @@ class Guard(Algorithm[Sums, None]):
     ridge towards the guard's default, so that few data change it little. The sums of both sides travel, images do not.
     """
 
-    adapter: AdapterRecipe
+    adapter: AdapterRecipe | None = None  # None: the model as it is, of which there is nothing to learn
     batch_size: Count = 20
     segments: Count = 24
     batches: Count = 8  # of each segment
@@ -43,7 +43,11 @@ class Guard(Algorithm[Sums, None]):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        return ("model", *self.adapter.needs)
+        return ("model", *self._watched.needs)
+
+    @property
+    def _watched(self) -> AdapterRecipe:
+        return self.adapter or AdapterRecipe(Adapter)
 
     def init(self, task: Task) -> Sums:
         n = len(FEATURES)
@@ -54,9 +58,8 @@ class Guard(Algorithm[Sums, None]):
         if not batches:
             return Reply(Sums(torch.zeros_like(total.squares), torch.zeros_like(total.gains))), None
         x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
-        adapter = self.adapter(
-            client.net(client.known["model"]), **{name: client.known[name] for name in self.adapter.needs}
-        )
+        knowledge = {name: client.known[name] for name in self._watched.needs}
+        adapter = self._watched(client.net(client.known["model"]), **knowledge)
         return Reply(self._play(adapter, x, y, client.task.classes)), None
 
     def _play(self, adapter: Adapter, x: Tensor, y: Tensor, classes: int) -> Sums:
@@ -90,7 +93,7 @@ class Guard(Algorithm[Sums, None]):
 
 
 def solved(sums: Sums, ridge: float, start: Tensor) -> Tensor:
-    """w = argmin Σ n (w · φ − g)² + ridge |w − start|².
+    """The rule w = argmin Σ n (w · φ − g)² + ridge |w − start|².
 
     >>> solved(Sums(torch.eye(1), torch.tensor([3.0])), 1.0, torch.tensor([1.0]))
     tensor([2.])
