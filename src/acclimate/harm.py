@@ -126,7 +126,7 @@ def _preferred(p: Tensor, this: Tensor, that: Tensor) -> Tensor:
 
 def _concentration(histogram: Tensor) -> Tensor:
     """0 for even classes, 1 for a single one."""
-    h = -torch.special.xlogy(histogram, histogram).sum()
+    h: Tensor = -torch.special.xlogy(histogram, histogram).sum()
     return 1 - h / math.log(len(histogram))
 
 

@@ -72,7 +72,7 @@ class Guard(Adapter):
         checks = self._due()
         if not (checks or self.trusted):
             return self.source(x)
-        adapted = self.inner(x)
+        adapted: Tensor = self.inner(x)
         if not self._sound(adapted):
             return self.source(x)
         if not checks:

@@ -99,7 +99,8 @@ def solved(sums: Sums, ridge: float, start: Tensor) -> Tensor:
     tensor([2.])
     """
     eye = torch.eye(len(start), dtype=start.dtype)
-    return torch.linalg.solve(sums.squares + ridge * eye, sums.gains + ridge * start)
+    rule: Tensor = torch.linalg.solve(sums.squares + ridge * eye, sums.gains + ridge * start)
+    return rule
 
 
 def drawn_classes(y: Tensor, classes: int) -> Tensor:
