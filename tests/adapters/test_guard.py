@@ -57,7 +57,7 @@ def test_signals_of_one_batch_by_hand():
     """Two images, two classes, and the models differ on the second.
 
     Source probabilities (0.8, 0.2) and (0.6, 0.4), adapted (0.8, 0.2) and (0.3, 0.7): d = 1/2; the source prefers its
-    own answer by 0.6 − 0.4 = 0.2, the adapted model its own by 0.7 − 0.3 = 0.4, each on half of the images: 0.1 and 0.2.
+    own answer by 0.6 − 0.4 = 0.2, the adapted model its own by 0.7 − 0.3 = 0.4, on half of the images: 0.1 and 0.2.
     The prior is (0.7, 0.3), so the source's second is corrected to (0.42, 0.12) / 0.54: 0.30 / 0.54 / 2 = 0.27778.
     Histograms (1, 0) and (1/2, 1/2): concentrations 1 and 0, distance 1/2.
     """
@@ -117,7 +117,9 @@ def test_guard_goes_back_to_the_last_good_state_then_to_the_first():
 def test_guard_asks_the_source_model_every_few_batches_only():
     calls, watched, x = [], guard(worth=1.0, every=3), images()
     ask = watched.source.__call__
-    watched.source = type("Counting", (), {"__call__": lambda self, x: calls.append(1) or ask(x), "drift": lambda self: 0.0})()
+    watched.source = type(
+        "Counting", (), {"__call__": lambda self, x: calls.append(1) or ask(x), "drift": lambda self: 0.0}
+    )()
     for _ in range(9):
         watched(x)
     assert len(calls) == 3

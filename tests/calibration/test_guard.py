@@ -13,7 +13,7 @@ from classifiers import cnn, images, labelled
 def test_rule_of_two_streams_by_hand():
     """One signal: φ = 1/2 with gain 0.3 on 20 images, φ = 1 with −0.1 on 10. With a ridge of 1 towards 0.2:
     w = (20 · 0.5 · 0.3 + 10 · 1 · (−0.1) + 0.2) / (20 · 0.25 + 10 + 1) = 2.2 / 16 = 0.1375.
-    """  # noqa: D205
+    """
     sums = Sums(torch.tensor([[20 * 0.25 + 10.0]]), torch.tensor([20 * 0.5 * 0.3 - 1.0]))
     torch.testing.assert_close(solved(sums, 1.0, torch.tensor([0.2])), torch.tensor([0.1375]))
 

@@ -30,7 +30,7 @@ COPIES = "makes augmented copies of images"
 # What does not work, and the reason that is given; everything else works.
 REFUSED = {
     **{(kind, "bn-adapt"): BN for kind in ("group norm", "no norm", "token ids")},
-    **{("no norm", name): NORM for name in ("tent", "eata", "tta-grad")},
+    **{("no norm", name): NORM for name in ("tent", "eata", "tta-grad", "guard")},
     **{(kind, name): COPIES for kind in ("1-d signal", "tabular", "token ids") for name in ("memo", "fedicon", "ttt")},
     ("float64", "fedicon"): "of float32; found [6, 3, 8, 8] of float64",
 }
