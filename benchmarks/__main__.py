@@ -6,7 +6,7 @@ import os
 import time
 
 from acclimate.errors import MissingData
-from benchmarks import atp, augment, btfl, bundle, corruptions, exchange, fedtta, many_clients, training, tsa
+from benchmarks import atp, augment, btfl, bundle, corruptions, exchange, fedtta, guard, many_clients, training, tsa
 from benchmarks.measure import busy
 
 
@@ -23,6 +23,7 @@ def main() -> None:
         *exchange.run(),
         *many_clients.run(),
         *bundle.run(),
+        *guard.run(),
     ]
     print(f"\n{'median and range of interleaved runs':<68} {'median':>6}   {'range':<16} required")
     for line in lines:

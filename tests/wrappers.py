@@ -155,4 +155,4 @@ def list_them(monkeypatch):
     monkeypatch.setitem(AGGREGATORS, "through", Entry("wrappers:Through", ""))
     monkeypatch.setitem(AGGREGATORS, "usual", Entry("wrappers:Usual", ""))
     monkeypatch.setitem(PHASES, "around", Entry("wrappers:Around", ""))
-    monkeypatch.setitem(ADAPTERS, "guard", Entry("wrappers:Guard", "", grid={"of.lr": [0.001, 0.01]}))
+    monkeypatch.setitem(ADAPTERS, "watched", Entry("wrappers:Guard", "", grid={"of.lr": [0.001, 0.01]}))

@@ -259,3 +259,31 @@ def test_adapter_wraps_a_model_the_package_has_never_seen(name):
     assert adapted(x).isfinite().all()
     assert trees.dump(params.of(model)) == before
     assert model.training
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_guard_around_any_adapter_keeps_its_promises(name):
+    """Whatever is inside: state, snapshots, sharing, batches of one image and ones that are not finite."""
+    model, needed = battery.knowledge(name)
+    recipe = AdapterRecipe(ADAPTERS[name].load())
+    guard, other = (
+        ADAPTERS["guard"].load()(params.load(battery.build()(), model), adapter=recipe, every=2, **needed)
+        for _ in range(2)
+    )
+    x, y, z = batches()
+    first = trees.dump(guard.state())
+    for k, batch in enumerate([x, torch.full_like(x, torch.nan), y[:1], y]):
+        seed_call(k)
+        assert guard(batch).isfinite().all()
+        assert trees.finite(guard.state())
+    saved = trees.dump(guard.state())
+    seed_call(9)
+    answer = guard.predict(z)
+    assert trees.dump(guard.state()) == saved
+    other.load_state(trees.load(saved))
+    seed_call(9)
+    assert torch.equal(other.predict(z), answer)
+    guard.adapt(z)
+    assert guard.shared().keys() == guard.inner.shared().keys()  # nothing of its own leaves
+    guard.load_state(trees.load(first))
+    assert trees.dump(guard.state()) == first

@@ -30,7 +30,7 @@ COPIES = "makes augmented copies of images"
 # What does not work, and the reason that is given; everything else works.
 REFUSED = {
     **{(kind, "bn-adapt"): BN for kind in ("group norm", "no norm", "token ids")},
-    **{("no norm", name): NORM for name in ("tent", "eata", "tta-grad")},
+    **{("no norm", name): NORM for name in ("tent", "eata", "tta-grad", "guard")},
     **{(kind, name): COPIES for kind in ("1-d signal", "tabular", "token ids") for name in ("memo", "fedicon", "ttt")},
     ("float64", "fedicon"): "of float32; found [6, 3, 8, 8] of float64",
 }
@@ -293,12 +293,12 @@ def test_calibrate_says_what_is_wrong(name, data, error, said):
 
 def test_calibrate_of_an_adapter_around_another_gives_what_that_one_needs(monkeypatch):
     wrappers.list_them(monkeypatch)
-    found = ac.calibrate(cnn(), "guard", labelled(images()), of="bbse", kind="soft")
+    found = ac.calibrate(cnn(), "watched", labelled(images()), of="bbse", kind="soft")
     soft = ac.calibrate(cnn(), "bbse", labelled(images()), kind="soft")
     assert torch.equal(found["confusion"], soft["confusion"])
-    assert ac.wrap(cnn(), "guard", of="bbse", **found)(images()).shape == (BATCH, CLASSES)
+    assert ac.wrap(cnn(), "watched", of="bbse", **found)(images()).shape == (BATCH, CLASSES)
     with pytest.raises(ConfigError, match=r"bbse.knd: unknown key; did you mean 'kind'"):
-        ac.calibrate(cnn(), "guard", labelled(images()), of="bbse", knd="soft")
+        ac.calibrate(cnn(), "watched", labelled(images()), of="bbse", knd="soft")
     with pytest.raises(ConfigError, match=r"atp.lr: expected a number greater than 0; found -1"):
         ac.calibrate(cnn(), "atp", labelled(images()), lr=-1)
 

@@ -25,7 +25,7 @@ DEEP = {
         {
             "name": "deep",
             "phases": [{"name": "around", "rounds": 1, "of": "bbse"}],
-            "adapter": {"name": "guard", "of": {"name": "guard", "of": {"name": "bbse", "kind": "soft"}}},
+            "adapter": {"name": "watched", "of": {"name": "watched", "of": {"name": "bbse", "kind": "soft"}}},
             "aggregator": {"name": "through", "of": {"name": "through", "of": "fedamp"}},
         }
     ],
@@ -65,7 +65,7 @@ def test_what_a_wrapper_needs_exports_and_keeps_is_what_is_inside():
     assert (deep.aggregator.made.signs, other.aggregator.made.signs) == (False, True)
     system = {**DEEP["systems"][0], "phases": []}
     assert problems(systems=[system]) == [
-        "systems.0: adapter 'guard' needs 'confusion', exported by no phase; add: bbse"
+        "systems.0: adapter 'watched' needs 'confusion', exported by no phase; add: bbse"
     ]
 
 
@@ -143,7 +143,7 @@ def test_overrides_reach_any_depth_also_below_a_bare_name():
 
 
 def test_tune_names_nested_keys_with_dots():
-    adapter = {"name": "guard", "of": {"name": "guard", "of": "tent"}}
+    adapter = {"name": "watched", "of": {"name": "watched", "of": "tent"}}
     tried = {"margin": [0.1, 0.2], "of.of.lr": [0.01, 0.1]}
     (system,) = read(systems=[{"name": "x", "adapter": adapter, "tune": tried}]).systems
     found = [(c.plain["margin"], c.plain["of"]["of"]["lr"]) for c in system.tune]
@@ -153,7 +153,7 @@ def test_tune_names_nested_keys_with_dots():
 
 
 def test_tuning_over_nested_methods_is_told_by_dotted_keys(tmp_path):
-    adapter = {"name": "guard", "of": "tent"}
+    adapter = {"name": "watched", "of": "tent"}
     experiment = read(
         phases=[{"name": "fedavg", "rounds": 1}], systems=[{"name": "x", "adapter": adapter, "tune": True}]
     )
@@ -187,15 +187,15 @@ def test_wrap_takes_a_term_by_name_with_options_or_as_an_object(term):
 
 def test_wrap_takes_an_adapter_around_another_with_what_that_one_needs():
     confusion = torch.eye(3)
-    adapter = ac.wrap(net(), "guard", of={"name": "bbse", "kind": "soft"}, confusion=confusion)
+    adapter = ac.wrap(net(), "watched", of={"name": "bbse", "kind": "soft"}, confusion=confusion)
     assert adapter(torch.rand(5, 4)).shape == (5, 3)
-    assert isinstance(ac.wrap(net(), "guard", of="tent").adapter.of, Tent)
-    with pytest.raises(MissingKnowledge, match="'guard' needs confusion"):
-        ac.wrap(net(), "guard", of="bbse")
+    assert isinstance(ac.wrap(net(), "watched", of="tent").adapter.of, Tent)
+    with pytest.raises(MissingKnowledge, match="'watched' needs confusion"):
+        ac.wrap(net(), "watched", of="bbse")
     with pytest.raises(ConfigError, match=r"guard.confusion: unknown key"):
-        ac.wrap(net(), "guard", of="tent", confusion=confusion)
+        ac.wrap(net(), "watched", of="tent", confusion=confusion)
     with pytest.raises(ConfigError, match=r"guard.of.name: unknown 'tnet'; did you mean 'tent'"):
-        ac.wrap(net(), "guard", of="tnet")
+        ac.wrap(net(), "watched", of="tnet")
     with pytest.raises(ConfigError, match=r"tta-grad.term.mu: expected a number greater than or equal to 0; found -1"):
         ac.wrap(net(), "tta-grad", term={"name": "fedprox", "mu": -1})
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Replies, Task
 from acclimate.device.inputs import Inputs, adaptable, numbered, widened
-from acclimate.device.wrapping import calibrations, how_to_get
+from acclimate.device.wrapping import calibrations, guarded, how_to_get
 from acclimate.engine.live import Extending, Live
 from acclimate.engine.seeds import generator, seed_call
 from acclimate.errors import ConfigError, MissingKnowledge, UnsupportedInput, nearest
@@ -39,7 +39,8 @@ def calibrate(
     names to theirs, and then only what the method sends would leave each. Inputs are a tensor, or a mapping of names
     to tensors. `rounds` and options are those of the calibration phase (`acclimate show atp`), and those of an adapter
     whose needs depend on them. What differs from client to client comes as a mapping of their names to the knowledge
-    of each.
+    of each. `guard=True` also plays the adapter on streams made of these data and learns when it does harm, for
+    `ac.wrap(model, adapter, guard=True, **knowledge)`; `batch_size` is then that of the batches to come.
 
     >>> net = nn.Sequential(nn.Linear(2, 3))
     >>> calibrate(net, "bbse", [(torch.ones(4, 2), torch.tensor([0, 1, 2, 0]))])["confusion"].sum()
@@ -64,6 +65,11 @@ def _phases(adapter: str, options: dict[str, Any]) -> list[Chosen]:
     """The calibrations that an adapter with these options needs, in their order; what it takes itself is not theirs."""
     if adapter not in ADAPTERS:
         raise ConfigError([f"unknown adapter '{adapter}'; {nearest(adapter, ADAPTERS)}"], "calibrate")
+    if options.get("guard") and adapter != "guard":
+        _, options = guarded(adapter, options)
+        adapter = "guard"
+    if adapter == "guard":
+        options = {**options, "calibrated": True}
     own = set(options_of(ADAPTERS[adapter].load()).model_fields)
     method, problems = choose({"name": adapter, **_among(options, own)}, adapter, ADAPTERS)
     if method is None:

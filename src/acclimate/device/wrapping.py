@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ def wrap(model: nn.Module, adapter: str | type[Adapter], **options: Any) -> Adap
     the adapter (`acclimate show tent`); what an adapter needs besides the model, such as BBSE's confusion matrix, is
     given by name too (`ac.calibrate` makes it). An option that is a method is a name, or a mapping with name and
     options: `wrap(model, "tta-grad", term={"name": "fedprox", "mu": 0.1})`. An adapter of your own is its class.
+    `guard=True` puts a guard around it (`acclimate show guard`), `guard={"every": 5}` one with other options; with
+    what `ac.calibrate(model, adapter, batches, guard=True)` gives it knows this adapter on this model.
 
     >>> from torch import nn, ones
     >>> wrap(nn.Sequential(nn.Linear(2, 3)), "em")(ones(4, 2)).shape
@@ -55,6 +58,9 @@ def method_of(chosen: Chosen, knowledge: dict[str, Any]) -> Method:
 
 def chosen_adapter(adapter: str | type[Adapter], options: dict[str, Any]) -> tuple[Chosen, dict[str, Any]]:
     """An adapter with its options, and what it needs besides the model."""
+    asked = adapter if isinstance(adapter, str) else adapter.__name__
+    if "guard" in options and asked != "guard":
+        adapter, options = guarded(adapter, options)
     name, table = _table(adapter)
     target, outside = (table[name].load(), Outside()) if name in table else (Outside().load(name, ADAPTERS), Outside())
     known = options_of(target).model_fields
@@ -65,8 +71,27 @@ def chosen_adapter(adapter: str | type[Adapter], options: dict[str, Any]) -> tup
     if rest or chosen is None:
         raise ConfigError(choose({**own, **rest}, name, table, outside=outside)[1] or problems, "wrap")
     if missing := [need for need in needs if need not in options]:
-        raise MissingKnowledge(f"adapter '{name}' needs {', '.join(missing)}: {how_to_get(name, missing)}")
+        raise MissingKnowledge(f"adapter '{asked}' needs {', '.join(missing)}: {how_to_get(asked, missing)}")
     return chosen, {need: options[need] for need in needs}
+
+
+def guarded(adapter: str | type[Adapter], options: Mapping[str, Any]) -> tuple[str | type[Adapter], dict[str, Any]]:
+    """What `guard=True`, or a mapping of the guard's options, stands for: a guard around the adapter."""
+    guard, rest = options["guard"], {key: value for key, value in options.items() if key != "guard"}
+    if guard in (False, None):
+        return adapter, rest
+    if not isinstance(guard, Mapping) and guard is not True:
+        raise ConfigError([f"guard: expected true or a mapping of the guard's options; found {guard!r}"], "wrap")
+    if not isinstance(adapter, str):
+        raise ConfigError(
+            [f"guard: expected an adapter by its name; write that of {adapter.__name__}: './file.py:Class'"], "wrap"
+        )
+    _table(adapter)
+    target = Outside().load(adapter, ADAPTERS) if is_plugin(adapter) else ADAPTERS[adapter].load()
+    known = set(options_of(target).model_fields)
+    inner = {"name": adapter, **{key: value for key, value in rest.items() if key in known}}
+    own = {key: value for key, value in rest.items() if key not in known}
+    return "guard", {"adapter": inner, "calibrated": "rule" in rest, **(guard if guard is not True else {}), **own}
 
 
 def how_to_get(adapter: str, needs: list[str]) -> str:

@@ -361,8 +361,8 @@ class Tester:
                 made.adapter.load_state(made.first.open())
             x, y = self._batch(slots[place.slot])
             logits, seconds = self._call(task.member, made.adapter, "forward", x)
-            self._draw(task.member, made.adapter, y)
-            scores.append(self._score(task.member, logits, y, {"seconds": seconds}))
+            values = {"seconds": seconds, **self._draw(task.member, made.adapter, y)}
+            scores.append(self._score(task.member, logits, y, values))
             place.slot += 1
         if place.slot < len(slots):
             place.state = Parcel(made.adapter.state())
@@ -438,7 +438,7 @@ class Tester:
             place.ahead, place.values = place.state, {"seconds": seconds, "left_out": 1.0}
             return None
         place.ahead = Parcel(made.adapter.state())
-        self._draw(member, made.adapter, y)
+        place.values |= self._draw(member, made.adapter, y)
         if upload.client in self.clients.people.liars:
             return self._lie(upload, made)
         return upload
@@ -533,14 +533,19 @@ class Tester:
         result = call(x)
         return result, time.perf_counter() - begin
 
-    def _draw(self, member: int, adapter: Adapter, y: Tensor) -> None:
-        """Keep what an adapter wants drawn; predictions by step become counts here, where the labels are."""
+    def _draw(self, member: int, adapter: Adapter, y: Tensor) -> dict[str, float]:
+        """Keep what an adapter wants drawn; predictions by step become counts here, where the labels are.
+
+        Whether a guard stepped in is measured like everything that a table adds up.
+        """
         figures, place = dict(adapter.figures), self._places[member]
+        counted = {"stepped_in": float(figures.pop("stepped_in"))} if "stepped_in" in figures else {}
         if "predictions" in figures:
             known = y >= 0
             correct = ((figures.pop("predictions") == y) & known).sum(1)
             figures |= {"correct": correct, "count": known.sum()}
         place.drawn = Figure(*self.trial.members[member], place.slot, trees.dump(figures)) if figures else None
+        return counted
 
     def _score(self, member: int, logits: Tensor, y: Tensor, values: dict[str, float]) -> Score:
         """Score predictions; one that is not a number is wrong, one without a label (-1) does not count."""

@@ -192,6 +192,10 @@ CALIBRATION = {
         "one adaptation rate for some modules, chosen by hand",
         "Bao et al., NeurIPS 2023",
     ),
+    "guard": Entry(
+        "acclimate.calibration.guard:Guard",
+        "which signals tell harm from help, for one adapter, on streams played with source validation data",
+    ),
     "knn-per": Entry(
         "acclimate.calibration.knn_per:KNNPer",
         "a memory of each client's training features",
@@ -316,6 +320,10 @@ ADAPTERS = {
         "Sun et al., ICML 2020",
         grid={"lr": [1e-4, 1e-3, 1e-2]},
         takes="images",
+    ),
+    "guard": Entry(
+        "acclimate.adapters.guard:Guard",
+        "another adapter, watched without labels: the source model answers where it seems to do harm",
     ),
 }
 

@@ -40,6 +40,7 @@ class Line:
     knowledge_bytes: int  # sent to a client once, before the test
     left_out: int  # uploads that were not finite
     remarks: list[str]
+    stepped_in: float | None = None  # the share of batches at which a guard did; None: there is none
 
     @property
     def title(self) -> str:
@@ -76,6 +77,11 @@ class Table:
     finished: bool
     told: bool = False  # adapters were reset at the boundaries of shifts, which they cannot know
     unscored: dict[str, list[int]] = field(default_factory=dict)  # stream → clients without labels, of how many
+
+    @property
+    def guarded(self) -> bool:
+        """Whether any system has a guard."""
+        return any(line.stepped_in is not None for line in self.lines)
 
     def plain(self) -> dict[str, Any]:
         """For `--json`."""
@@ -129,6 +135,7 @@ def _line(run: Run, entry: Entry, cells: dict[str, Cell]) -> Line:
         bytes_per_slot=(costs.bytes_up + costs.bytes_down) / costs.slots,
         knowledge_bytes=max(sent, default=0),
         left_out=int(costs.left_out),
+        stepped_in=None if costs.stepped_in is None else costs.stepped_in / costs.slots,
         remarks=_remarks(run, entry) + ([f"clients missed {100 * missed:.0f} % of the exchanges"] if missed else []),
     )
 

@@ -16,6 +16,7 @@ from acclimate.store.run import Run
 
 COLUMNS = {"accuracy": "accuracy", "worst_decile": "worst 10 %", "harmed": "harmed"}
 COSTS = ("ms/batch", "bytes/slot", "sent once")
+STEPPED_IN = "stepped in"  # one more where somebody has a guard
 MOST_STREAMS_SIDE_BY_SIDE = 2
 WIDE = 160  # columns where nobody has a terminal
 
@@ -92,7 +93,9 @@ def _block(line: Line, table: Table) -> RenderableType:
         said = [f"{title} {_cell(getattr(cell, measure), measure)}" for measure, title in COLUMNS.items()]
         said += [f"{group} {_cell(values, 'accuracy')}" for group, values in cell.groups.items()]
         lines.append(f"{f'{stream}: ' if len(table.streams) > 1 else ''}{', '.join(said)}")
-    lines.append(", ".join(f"{title} {value}" for title, value in zip(COSTS, _costs(line), strict=True)))
+    lines.append(
+        ", ".join(f"{title} {value}" for title, value in zip(_titles(table), _costs(line, table), strict=True))
+    )
     return Group(Text(line.system, style="bold"), *(Padding(Text(said), (0, 0, 0, 2)) for said in lines))
 
 
@@ -102,11 +105,11 @@ def _grid(table: Table, columns: list[tuple[str, str]], costs: bool) -> RichTabl
     several = len(table.streams) > 1
     for stream, measure in columns:
         grid.add_column(f"{stream}\n{COLUMNS[measure]}" if several else COLUMNS[measure], justify="right", no_wrap=True)
-    for title in COSTS if costs else ():
+    for title in _titles(table) if costs else ():
         grid.add_column(title, justify="right", no_wrap=True)
     for line in table.lines:
         cells = [_cell(getattr(line.cells[stream], measure), measure) for stream, measure in columns]
-        grid.add_row(_name(line.title), *cells, *(_costs(line) if costs else []))
+        grid.add_row(_name(line.title), *cells, *(_costs(line, table) if costs else []))
     return grid
 
 
@@ -138,8 +141,18 @@ def _cell(values: list[float], measure: str) -> str:
     return f"{mean:.1f} ± {100 * statistics.stdev(values):.1f}"
 
 
-def _costs(line: Line) -> list[str]:
-    return [f"{line.ms_per_batch:.1f}", size(line.bytes_per_slot), size(line.knowledge_bytes)]
+def _titles(table: Table) -> list[str]:
+    return [*COSTS, *([STEPPED_IN] if table.guarded else [])]
+
+
+def _costs(line: Line, table: Table) -> list[str]:
+    costs = [f"{line.ms_per_batch:.1f}", size(line.bytes_per_slot), size(line.knowledge_bytes)]
+    return [*costs, *([share(line.stepped_in)] if table.guarded else [])]
+
+
+def share(value: float | None) -> str:
+    """In per cent; a dash where there is none."""
+    return "–" if value is None else f"{100 * value:.0f} %"
 
 
 def _legend(table: Table) -> str:
@@ -147,6 +160,7 @@ def _legend(table: Table) -> str:
     return (
         f"accuracy in %, over all test images, {seeds}; worst 10 %: the worst tenth of the clients; "
         "harmed: clients below no adaptation; bytes/slot: up and down per client; sent once: model and knowledge"
+        + ("; stepped in: batches at which a guard answered with the source model" if table.guarded else "")
     )
 
 

@@ -49,6 +49,7 @@ class Costs(NamedTuple):
     bytes_down: float
     missed: float  # exchanges without the client
     left_out: float  # uploads that were not finite
+    stepped_in: float | None = None  # slots at which a guard did; None: there is none
 
 
 class Moment(NamedTuple):

@@ -152,7 +152,10 @@ class Run:
             sums[Entry(system, phase == SELECTED)][metric] = (total, slots)
         named = ("seconds", "bytes_up", "bytes_down", "missed", "left_out")
         return {
-            entry: Costs(of["count"][1], *(of.get(name, (0.0, 0))[0] for name in named)) for entry, of in sums.items()
+            entry: Costs(of["count"][1], *(of.get(name, (0.0, 0))[0] for name in named))._replace(
+                stepped_in=of["stepped_in"][0] if "stepped_in" in of else None
+            )
+            for entry, of in sums.items()
         }
 
     # Who met what

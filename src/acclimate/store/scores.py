@@ -28,6 +28,7 @@ class Scored(NamedTuple):
     harmed: float  # the share of clients strictly below no adaptation, same model, phases, test and seed
     ms_per_batch: float
     bytes_per_slot: float  # up and down, per client
+    stepped_in: float  # the share of all batches at which a guard stepped in; not a number where there is none
 
     @property
     def entry(self) -> Entry:
@@ -70,4 +71,5 @@ def _scored(run: Run, entry: Entry, stream: str, seed: int) -> Scored | None:
         harmed=sum(each[client] < plain[client] for client in both) / len(both) if both else math.nan,
         ms_per_batch=1000 * costs.seconds / costs.slots,
         bytes_per_slot=(costs.bytes_up + costs.bytes_down) / costs.slots,
+        stepped_in=math.nan if costs.stepped_in is None else costs.stepped_in / costs.slots,
     )

@@ -11,7 +11,7 @@ from acclimate.report.pictures.picture import some
 from acclimate.report.significance import CAVEAT, NAMED, Difference, signed
 from acclimate.report.standings import Place, sentence, standings
 from acclimate.report.table import PhaseTraffic, Table, by_remark
-from acclimate.report.text import size, traffic
+from acclimate.report.text import share, size, traffic
 from acclimate.store.run import Run
 
 MOST_PHASES = 3  # trainings that the first sentence names
@@ -146,10 +146,12 @@ def _costs(run: Run, made: Table) -> list[Html]:
             _cell(size(line.bytes_per_slot), line.bytes_per_slot),
             _cell(size(line.knowledge_bytes), line.knowledge_bytes),
             _cell(str(line.left_out), line.left_out),
+            _cell(share(line.stepped_in), line.stepped_in) if made.guarded else [],
         )
         for line in made.lines
     ]
     head = ["system", "ms per batch", "bytes per slot", "sent once", "uploads left out"]
+    head += ["guard stepped in"] if made.guarded else []
     note = (
         "ms per batch: adapting and predicting, one thread. Bytes per slot: up and down, per client, where clients "
         "exchange something. Sent once: the model and what the adapter needs besides it."

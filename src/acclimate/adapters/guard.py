@@ -1,0 +1,157 @@
+"""A guard around any adapter: the source model answers whenever adaptation seems to do harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acclimate import trees
+from acclimate.adapters.tent import Tent
+from acclimate.contracts import Adapter, AdapterRecipe, Limits
+from acclimate.harm import RULE, Signals, Source
+from acclimate.options import Count, Positive
+from acclimate.params import Params
+from acclimate.trees import Nest
+
+
+class Guard(Adapter):
+    """Watch an adapter without labels; keep its last good state, roll back, start anew, or answer in its place.
+
+    Every so many batches (`every`) both models predict, and a rule estimates from their entropies, the histograms of
+    predicted classes, where and how surely they disagree and how far the adapter has gone what it gains or loses on
+    the last images (`acclimate.harm`). As long as it gains, the adapter answers. When it loses, it goes back to its
+    last good state, if that loses too to its first; meanwhile the source model answers, and the adapter is tried again
+    at every check. So a batch costs at most one more forward pass every `every` batches. What is not finite is shown
+    to no adapter, and no state that is not finite is kept.
+
+    The rule is the default, or with `calibrated` what the phase `guard` has learnt for this adapter on this model.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        *,
+        adapter: AdapterRecipe = AdapterRecipe(Tent),  # noqa: B008  (frozen)
+        calibrated: bool = False,
+        every: Count = 3,
+        window: Positive = 80.0,
+        margin: float = 0.002,
+        **knowledge: Nest,
+    ) -> None:
+        super().__init__(net)
+        rule = knowledge.pop("rule") if calibrated else torch.tensor(RULE)
+        self.rule, self.every, self.margin = rule.double(), every, margin
+        self.inner = adapter(net, **knowledge)
+        self.source, self.seen = Source(self.inner), Signals(window)
+        self._first = self.inner.state()
+        self.good: Nest = None  # the adapter's last state that gained; None: it has not gained since it started
+        self.batches, self.trusted = 0, True
+
+    @classmethod
+    def requires(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        inner: AdapterRecipe = options.get("adapter", AdapterRecipe(Tent))
+        return (*inner.needs, "rule") if options.get("calibrated") else inner.needs
+
+    def moving(self) -> Params:
+        return self.inner.moving()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._of_whole(x, self._answer)
+
+    def adapt(self, x: Tensor) -> None:
+        self._of_whole(x, self._learn)
+
+    def predict(self, x: Tensor) -> Tensor:
+        return self._of_whole(x, self._only_predict)
+
+    def _answer(self, x: Tensor) -> Tensor:
+        """Adapt and predict; the adapter waits while the source model answers, but for the checks."""
+        checks = self._due()
+        if not (checks or self.trusted):
+            return self.source(x)
+        adapted: Tensor = self.inner(x)
+        if not self._sound(adapted):
+            return self.source(x)
+        if not checks:
+            return adapted
+        source = self.source(x)
+        self._judge(source, adapted)
+        return adapted if self.trusted else source
+
+    def _learn(self, x: Tensor) -> Tensor:
+        """Adapt alone, as where clients exchange before they predict: then there is something to share every time."""
+        checks = self._due()
+        self.inner.adapt(x)
+        adapted = self.inner.predict(x) if checks else torch.zeros(1)
+        if self._sound(adapted) and checks:
+            self._judge(self.source(x), adapted)
+        return adapted
+
+    def _only_predict(self, x: Tensor) -> Tensor:
+        adapted = self.inner.predict(x) if self.trusted else None
+        return self.source(x) if adapted is None or not adapted.isfinite().all() else adapted
+
+    def _due(self) -> bool:
+        self.batches += 1
+        return (self.batches - 1) % self.every == 0
+
+    def _sound(self, adapted: Tensor) -> bool:
+        """Whether the adapter is finite; if not, it goes back."""
+        if adapted.isfinite().all() and trees.finite(self.inner.state()):
+            return True
+        self._go_back()
+        return False
+
+    def _judge(self, source: Tensor, adapted: Tensor) -> None:
+        """Estimate what the adapter gains, and decide who answers until the next check."""
+        self.seen.add(source, adapted, self.source.drift())
+        gain = float(self.rule @ self.seen.features())
+        self.figures["gain"] = torch.tensor(gain)
+        if gain >= self.margin:
+            self.trusted, self.good = True, self.inner.state()
+        else:
+            self._go_back()
+
+    def _go_back(self) -> None:
+        """To the last good state; if that was none, or has just failed too, to the first."""
+        self.inner.load_state(self._first if self.good is None or not self.trusted else self.good)
+        self.trusted = False
+
+    def _of_whole(self, x: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
+        """What becomes of the finite examples of a batch; of the others nothing is known: all classes alike."""
+        self.figures, self.inner.figures = {}, {}
+        whole = x.isfinite().flatten(1).all(1)
+        if whole.all():
+            found = answer(x)
+        else:
+            found = self.source(torch.zeros_like(x)).fill_(0.0)
+            if whole.any():
+                found[whole] = answer(x[whole])
+        self.figures = {**self.inner.figures, **self.figures, "stepped_in": ~whole.all() | (not self.trusted)}
+        return torch.where(found.isfinite().all(-1, keepdim=True), found, 0.0)
+
+    def state(self) -> Nest:
+        return {
+            "inner": self.inner.state(), "good": self.good, "seen": self.seen.state(),
+            "batches": self.batches, "trusted": self.trusted,
+        }  # fmt: skip
+
+    def load_state(self, state: Nest) -> None:
+        self.inner.load_state(state["inner"])
+        self.seen.load_state(state["seen"])
+        self.good, self.batches, self.trusted = state["good"], state["batches"], state["trusted"]
+
+    def shared(self) -> Params:
+        return self.inner.shared()
+
+    def load_shared(self, shared: Mapping[str, Tensor]) -> None:
+        self.inner.load_shared(shared)
+
+    def expects(self, classes: int) -> Params:
+        return self.inner.expects(classes)
+
+    def limits(self) -> Limits:
+        return self.inner.limits()
