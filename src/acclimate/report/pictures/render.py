@@ -48,6 +48,7 @@ def _renumbered(svg: str) -> str:
     '<a id="clip0"/><b id="gradient_0"/><c fill="url(#gradient_0)" clip-path="url(#clip0)"/>'
     """
     for kind in ("clip", "gradient_"):
-        numbers = {old: str(new) for new, old in enumerate(dict.fromkeys(re.findall(rf'id="{kind}(\d+)"', svg)))}
-        svg = re.sub(rf'(id="|#){kind}(\d+)', lambda m, of=numbers, k=kind: f"{m[1]}{k}{of.get(m[2], m[2])}", svg)
+        # ascending, so that no number is taken that is still to be replaced
+        for new, old in enumerate(sorted(set(map(int, re.findall(rf'id="{kind}(\d+)"', svg))))):
+            svg = re.sub(rf'(id="|#){kind}{old}\b', rf"\g<1>{kind}{new}", svg)
     return svg
