@@ -40,8 +40,8 @@ EXPERIMENT = {
     "model": "shallow-cnn",
     "phases": [{"name": "fedavg", "rounds": 3}],
     "systems": [
-        {"name": "each", "adapter": "tta-bn", "aggregator": "fedavg"},
-        {"name": "third", "adapter": "tta-bn", "aggregator": "fedavg", "test": {"sync_every": 3}},
+        {"name": "each", "adapter": "bn-adapt", "aggregator": "fedavg"},
+        {"name": "third", "adapter": "bn-adapt", "aggregator": "fedavg", "test": {"sync_every": 3}},
     ],
     "test": {"batch_size": 4},
     "seeds": [0],

@@ -118,7 +118,7 @@ class Killed(BaseException):
     """The server dies: nothing catches it."""
 
 
-@pytest.mark.parametrize("at", [1, 3, 5, 7, 9, 13, 16])
+@pytest.mark.parametrize("at", [3, 13, *(pytest.param(at, marks=pytest.mark.slow) for at in (1, 5, 7, 9, 16))])
 def test_a_server_killed_anywhere_goes_on_to_the_same_result(tmp_path, at):
     """After a node has answered, and before the server has heard it: the node is then a message ahead."""
     chosen, count = tiny(), iter(range(100))
@@ -210,7 +210,10 @@ RUBBISH = {
 }
 
 
-@pytest.mark.parametrize("kind", RUBBISH)
+QUICK = ("no nest", "infinite", "of others")
+
+
+@pytest.mark.parametrize("kind", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in RUBBISH])
 def test_rubbish_costs_who_sends_it_and_nobody_else(tmp_path, kind):
     class Spoiling(Inside):  # after the first round of a phase, in which clients get their first states
         def changed(self, asked, id, answer):

@@ -1,5 +1,6 @@
 """The same experiment in this process and on a real SuperLink with two SuperNodes, with TLS and keys."""
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import battery
 from acclimate import trees
@@ -145,6 +147,21 @@ def test_a_killed_node_costs_its_clients_and_the_run_finishes(deployment, tmp_pa
         rows = store.find(OnNodes.of(chosen).run_name).table()
     assert {row["system"] for row in rows} == {"none", "tent"}
     assert "never answered: 1 (client 1" in deployment.log("run")
+
+
+def test_the_simulation_gives_the_same_numbers_and_leaves_no_process(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(battery.tiny(systems=["fedavg+tent"])))
+    how = {"cwd": tmp_path, "env": {**os.environ, "ACCLIMATE_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}}
+    tables = []
+    for more in ([], ["--engine", "flower", "--workers", "2"]):
+        command = [sys.executable, "-m", "acclimate", "run", "tiny.yaml", "--workers", "1", "--json", *more]
+        done = subprocess.run(command, **how, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        lines = json.loads(done.stdout[done.stdout.index("{") :])["lines"]
+        tables.append([(line["system"], line["cells"]) for line in lines])
+    assert tables[0] == tables[1]
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [command for command in commands if str(tmp_path).encode() in command]
 
 
 def test_the_page_works_word_for_word(tmp_path):

@@ -24,7 +24,7 @@ from acclimate.scenarios.nodes import Holder, Nodes
 from acclimate.scenarios.population import Population, Scenario
 from acclimate.trees import Nest, Shared
 
-MARK, CLIENTS = "nodes", "clients.json"  # files in the folder of a run
+MARK, CLIENTS = "nodes.mark", "clients.json"  # files in the folder of a run
 
 
 class Scene(NamedTuple):
