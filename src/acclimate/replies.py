@@ -50,7 +50,7 @@ class Replies:
         self.metrics[client] = dict(reply.metrics)
         tensors, skeleton = trees.flatten(reply.update)
         # float64: the mean of equal models is that model, to the bit.
-        weighted = [tensor.detach().double() * reply.weight for tensor in tensors]
+        weighted = [tensor.detach().to(torch.float64, copy=True).mul_(reply.weight) for tensor in tensors]
         # A sum is finite only if everything in it is: one pass instead of a mask.
         finite = math.isfinite(reply.weight) and all(math.isfinite(tensor.sum()) for tensor in weighted)
         if reply.weight < 0 or not finite:
@@ -104,6 +104,9 @@ class Replies:
         elif (self._skeleton, self._types) != (skeleton, types):
             raise ValueError("replies of one round differ in structure and cannot be averaged")
         else:
-            self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)]
+            for a, b in zip(self._sums, sums, strict=True):  # both are ours
+                if a.shape != b.shape:  # which could be stretched
+                    raise ValueError("replies of one round differ in shape and cannot be averaged")
+                a.add_(b)
         self.weight += weight
         self._count += count
