@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -83,11 +83,9 @@ class Replies:
             raise ValueError("replies were folded as they arrived; set `keeps = True` on the algorithm")
         return list(self._kept)
 
-    def __getstate__(self) -> bytes:
-        return trees.dump(list(vars(self).values()))  # one blob: far shorter on its way than many tensors
-
-    def __setstate__(self, blob: bytes) -> None:
-        vars(self).update(zip(vars(Replies()), trees.load(blob), strict=True))
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        blob = trees.dump(list(vars(self).values()))  # one blob: far shorter on its way than many tensors
+        return _sent, (trees.sendable(blob, protocol),)
 
     def _divided(self, by: float) -> Nest:
         if not self._count or not by:
@@ -110,3 +108,10 @@ class Replies:
                 a.add_(b)
         self.weight += weight
         self._count += count
+
+
+def _sent(blob: trees.Blob) -> Replies:
+    """Replies on their arrival."""
+    replies = Replies()
+    vars(replies).update(zip(vars(replies), trees.load(blob), strict=True))
+    return replies

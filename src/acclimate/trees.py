@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import count
+from pickle import PickleBuffer
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ from acclimate.params import copy
 
 Nest = Any  # a recursive union would be exact, and unreadable at every place of use
 Skeleton = Any  # a nest with numbers in place of its tensors
+Blob = bytes | memoryview  # a view of memory that processes share
+
+APART = 2**18  # bytes of a blob that is worth a memory of its own on its way
 
 _PACKED, _APART = "packed", "nest"  # one entry of metadata: several would come in any order
 _TYPES = {  # by torch's name: the format's name
@@ -157,14 +161,14 @@ def dump(nest: Nest) -> bytes:
     return b"".join((len(text).to_bytes(8, "little"), text, *numbers))
 
 
-def load(blob: bytes) -> Nest:
+def load(blob: Blob) -> Nest:
     """The nest of a blob made by `dump`."""
     try:
         start = 8 + int.from_bytes(blob[:8], "little")
-        header = json.loads(blob[8:start])
+        header = json.loads(bytes(blob[8:start]))
         described = header["__metadata__"]
         if _APART in described:  # written before tensors were packed: one entry each
-            packs = load_tensors(blob)
+            packs = load_tensors(bytes(blob))
             return unflatten([packs[str(i)] for i in range(len(packs))], json.loads(described[_APART]))
         skeleton, pieces = json.loads(described[_PACKED])
         places = {kind: start + entry["data_offsets"][0] for kind, entry in header.items() if kind in _TYPES}
@@ -193,23 +197,23 @@ class Parcel:
     (tensor([0., 0.]), {'w': tensor([1., 1.])})
     """
 
-    def __init__(self, content: Nest | bytes) -> None:
+    def __init__(self, content: Nest | Blob) -> None:
         self._content = content  # no nest is bytes, so it is clear which of the two it is
 
     def seal(self) -> bytes:
         """The blob."""
-        return self._content if isinstance(self._content, bytes) else dump(self._content)
+        return bytes(self._content) if isinstance(self._content, Blob) else dump(self._content)
 
     def open(self) -> Nest:
         """The nest, copied; contiguous tensors, as from a blob, so that sums over them have the same bits."""
-        return load(self._content) if isinstance(self._content, bytes) else transform(copy, self._content)
+        return load(self._content) if isinstance(self._content, Blob) else transform(copy, self._content)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Parcel) and self.seal() == other.seal()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         self._content = self.seal()  # it may be sent to many
-        return Parcel, (self._content,)
+        return Parcel, (sendable(self._content, protocol),)
 
 
 class Shared(Parcel):
@@ -240,8 +244,13 @@ class Shared(Parcel):
         """The nest, opened once."""
         return self._opened
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Shared, (self.blob, self.lasting)
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return Shared, (sendable(self.blob, protocol), self.lasting)
+
+
+def sendable(blob: bytes, protocol: int) -> bytes | PickleBuffer:
+    """A blob that need not be copied into what is sent, if it is large (`engine.pipes`)."""
+    return PickleBuffer(blob) if protocol >= 5 and len(blob) >= APART else blob
 
 
 def _skeleton(nest: Nest, tensors: list[Tensor]) -> Skeleton:

@@ -57,7 +57,7 @@ class TSA(Aggregator[Bank]):
     def __post_init__(self) -> None:
         if self.rows and (self.masks == "fixed-percent" or self.loss == "norm" or self.pick == "best" or self.sample):
             raise ValueError(
-                "rows: goes with masks: bernoulli or hadamard, loss: mse, pick: last and without sample; others look at "
+                "rows: goes with masks: bernoulli or hadamard, loss: mse, pick: last, without sample; others look at "
                 "all rows at once"
             )
 
