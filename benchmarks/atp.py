@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,7 @@ from acclimate.adapters.atp import ATP as Adapter
 from acclimate.models.build import Build
 from acclimate.models.modules import Modules
 from acclimate.models.shallow_cnn import ShallowCNN
+from acclimate.params import Params
 from benchmarks.measure import Line, interleave
 
 STEPS, BATCH = 40, 20
@@ -35,30 +37,22 @@ def run(repeats: int = 9) -> list[Line]:
             F.cross_entropy(trained(x), y).backward()
             optimizer.step()
 
-    def learning() -> None:
+    def learning(noted: Params | None = None) -> None:
         for _ in range(STEPS):
             modules.restore()
-            h = modules.directions(x)
+            h = noted or modules.directions(x)
             modules.move(rates, h)
             gradient, _ = modules.gradients(x, y)
             for name in rates:
                 (h[name] * gradient[name]).sum()
 
-    kept = modules.directions(x)
-
-    def learning_with_h() -> None:
-        for _ in range(STEPS):
-            modules.restore()
-            modules.move(rates, kept)
-            gradient, _ = modules.gradients(x, y)
-            for name in rates:
-                (kept[name] * gradient[name]).sum()
+    kept = partial(learning, modules.directions(x))
 
     def predicting() -> None:
         for _ in range(STEPS):
             adapter(x)
 
-    sides = {"training": training, "learning": learning, "kept": learning_with_h, "predicting": predicting}
+    sides = {"training": training, "learning": learning, "kept": kept, "predicting": predicting}
     for side in sides.values():
         side()
     seconds = interleave(sides, repeats, clock=time.process_time)
