@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # torch exactly: on machines with a CPU build of this version, that build is taken and no CUDA packages come in.
 TORCH := torch==2.13.0
 
-.PHONY: demo test test-all test-system check setup bench chaos clean
+.PHONY: demo test test-all test-system check setup bench bench-peers chaos clean
 
 demo: setup
 	$(BIN)/acclimate run quickstart
@@ -29,6 +29,16 @@ check: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
+# pfl and Flower in an environment of their own; then everything is measured, beside them too, into docs/speed.md.
+bench-peers: setup .venv-peers/.ready
+	$(BIN)/python -m benchmarks
+
+.venv-peers/.ready:
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet $(TORCH)
+	.venv-peers/bin/pip install --quiet 'pfl[pytorch]==0.6.0' 'flwr[simulation]==1.41.0' annotated-types safetensors
+	touch $@
+
 chaos: setup
 	$(BIN)/python tests/chaos/suite.py
 
@@ -48,4 +58,4 @@ $(VENV)/.flower: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,42 +1,79 @@
-"""Run all benchmarks and print what was required beside what was measured."""
+"""Run all benchmarks, or those named, and print what was required beside what was measured.
+
+All of them write docs/speed.md too: `python -m benchmarks`. Some: `python -m benchmarks local states`.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
+from collections.abc import Callable
 
 from acclimate.errors import MissingData
-from benchmarks import atp, augment, btfl, bundle, corruptions, exchange, fedtta, guard, many_clients, training, tsa
-from benchmarks.measure import busy
+from benchmarks import (
+    atp,
+    augment,
+    btfl,
+    bundle,
+    corruptions,
+    exchange,
+    fedtta,
+    guard,
+    local,
+    many_clients,
+    page,
+    states,
+    training,
+    tsa,
+)
+from benchmarks.measure import GROWTH, Line, busy
+from benchmarks.peers import compare
+
+ALL: dict[str, tuple[str, Callable[[], list[Line]]]] = {
+    "local": ("One process beside a bare loop", local.run),
+    "training": ("Two workers, and a CNN", training.run),
+    "peers": ("Beside pfl and Flower", compare.run),
+    "states": ("Phases whose clients keep states", states.run),
+    "exchange": ("Tests with exchanges", exchange.run),
+    "tsa": ("TSA", tsa.run),
+    "atp": ("ATP", atp.run),
+    "fedtta": ("FedTTA", fedtta.run),
+    "btfl": ("BTFL, FedTHE, TTT and MEMO beyond a forward pass", btfl.run),
+    "augment": ("Augmented views", augment.run),
+    "many_clients": ("Ten thousand clients", many_clients.run),
+    "bundle": ("A device's cold start", bundle.run),
+    "guard": ("The guard", guard.run),
+}
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
     start, others = time.perf_counter(), busy()
     print(f"{os.cpu_count()} cores, of which other programs keep {others:.1f} busy")
-    lines = [
-        *training.run(),
-        *atp.run(),
-        *fedtta.run(),
-        *btfl.run(),
-        *augment.run(),
-        *tsa.run(),
-        *exchange.run(),
-        *many_clients.run(),
-        *bundle.run(),
-        *guard.run(),
-    ]
+    if unknown := [name for name in names if name not in ALL]:
+        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(ALL)}")
+    found = {}
+    for name in names or ALL:
+        title, run = ALL[name]
+        begin = time.perf_counter()
+        found[title] = run()
+        print(f"  {name}: {time.perf_counter() - begin:.0f} s", flush=True)
     print(f"\n{'median and range of interleaved runs':<68} {'median':>6}   {'range':<16} required")
-    for line in lines:
+    for line in (line for lines in found.values() for line in lines):
         print(line)
-    try:
-        corruptions.main()
-    except MissingData as error:
-        print(f"corruptions were left out: {error}")
-    after = busy()
-    print(f"{time.perf_counter() - start:.0f} s; other programs keep {after:.1f} cores busy now")
-    if max(others, after) > 0.2:
+    if not names:
+        try:
+            corruptions.main()
+        except MissingData as error:
+            print(f"corruptions were left out: {error}")
+    others = max(others, busy())
+    seconds = time.perf_counter() - start
+    print(f"{seconds:.0f} s; other programs keep {others:.1f} cores busy")
+    if others > 0.2:
         print("The machine was busy, which slows loops with two threads most: run again when it is quiet.")
+    if not names:
+        print(f"written: {page.write(found, GROWTH, others, seconds)}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

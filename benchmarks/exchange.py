@@ -99,7 +99,7 @@ def workers(people: Population, build: Build, known: Known, repeats: int) -> Lin
         sides["two"]()
         seconds = interleave(sides, repeats)
     assert found["one"] == found["two"]
-    return ratio("slots of FedAvg with TTA-grad, all: two workers against one", *seconds.values(), least=None)
+    return ratio("slots of FedAvg with TTA-grad, all: two workers against one", *seconds.values(), least=1.6)
 
 
 def mixing(model: params.Params, repeats: int) -> list[Line]:

@@ -28,6 +28,18 @@ class Line(NamedTuple):
         return f"{self.what:<68} {self.value:>6.2f}   {spread:<16} {self.required:<8} {mark}"
 
 
+class Grown(NamedTuple):
+    """A point of a curve for the page."""
+
+    what: str
+    side: str
+    clients: int
+    value: float
+
+
+GROWTH: list[Grown] = []  # filled by the benchmarks of a run
+
+
 def interleave(
     sides: Mapping[str, Callable[[], object]],
     repeats: int,

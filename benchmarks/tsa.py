@@ -3,7 +3,7 @@
 CPU seconds of one thread for one aggregation: N = 20 clients, T = 10 slots, 100 steps. The authors' own code took
 0.72, 1.8 and 14.2 s on this kind of machine (D = 64, 256, 1024), measured once; the transcription below runs beside
 ours and has no loops over clients or slots, so it is faster than theirs where D is small. The sweep shows time and
-memory by the number of clients, with and without `sample`, and how much of a row's weight `sample` moves.
+memory by the number of clients, whole, with `sample` and with `rows`, and how much of a row's weight these move.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from torch import Tensor
 
 from acclimate.aggregators.ts_block import Draws, TSBlock, draws_of, fit, graph
 from acclimate.aggregators.tsa import TSA
-from benchmarks.measure import MB, Line, interleave, peak_memory, ratio
+from benchmarks.measure import GROWTH, MB, Grown, Line, interleave, peak_memory, ratio
 
 AUTHORS = {64: 0.72, 256: 1.8, 1024: 14.2}  # CPU seconds, measured once
 REQUIRED = {64: 5.0, 256: 3.0, 1024: 1.5}
-SAMPLE = 50
+SAMPLE, ROWS = 50, 100
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "tsa" / "tsa_golden.npz"
 
 
@@ -127,25 +127,28 @@ def sweep(counts: Sequence[int] = (20, 100, 500, 1000)) -> list[Line]:
     """Time and memory of one aggregation by the number of clients, each in a process of its own (D = 256)."""
     lines = []
     for n in counts:
-        for sample in (None, SAMPLE) if n > SAMPLE else (None,):
-            command = [sys.executable, "-m", "benchmarks.tsa", str(n), str(sample or n)]
+        for option in ("", f"sample: {SAMPLE}", f"rows: {ROWS}") if n > ROWS else ("",):
+            command = [sys.executable, "-m", "benchmarks.tsa", str(n), option]
             found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            what = f"TSA, D = 256, {n} clients" + (f", sample: {sample}" if sample else "")
+            what = f"TSA, D = 256, {n} clients" + (f", {option}" if option else "")
             seconds, memory = found["seconds"], found["bytes"] / MB
-            lines.append(Line(f"{what}: CPU seconds", seconds, seconds, seconds, "-"))
+            GROWTH.append(Grown("TSA, one aggregation: seconds", option or "all clients", n, seconds))
+            goal = ("<= 5", seconds <= 5) if (n, option) == (1000, f"rows: {ROWS}") else ("-", None)
+            lines.append(Line(f"{what}: CPU seconds", seconds, seconds, seconds, *goal))
             lines.append(Line(f"{what}: peak MB of it", memory, memory, memory, "-"))
     return lines
 
 
-def one(n: int, sample: int) -> None:
+def one(n: int, option: str) -> None:
     """What `sweep` runs: with all clients a few steps, scaled to 100."""
     torch.set_num_threads(1)
     x = windows(n, 256, 4)
     TSA(epochs=1)._weights(x[:10], None)
-    epochs = max(2, 400 // n) if sample == n else 100
+    epochs = 100 if option else max(2, 400 // n)
+    given = {name: int(value) for name, _, value in [option.partition(": ")] if value}
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before, start = peak_memory(os.getpid()), time.process_time()
-    TSA(epochs=epochs, sample=sample)._weights(x, None)
+    TSA(epochs=epochs, **given)._weights(x, None)
     seconds = (time.process_time() - start) * 100 / epochs
     print(json.dumps({"seconds": seconds, "bytes": peak_memory(os.getpid()) - before}))
 
@@ -158,6 +161,7 @@ def cost_of_sample(n: int = 200) -> list[Line]:
         full = _seeded(TSA(), x)
         others = {"other draws": _seeded(TSA(), x, 2)}
         others[f"sample: {SAMPLE}"] = _seeded(TSA(sample=SAMPLE), x)
+        others[f"rows: {ROWS}"] = _seeded(TSA(rows=ROWS), x)
         others["epochs: 25"] = _seeded(TSA(epochs=25), x)
         for name, w in others.items():
             moved = (w - full).abs().sum(1) / 2
@@ -173,7 +177,7 @@ def _seeded(aggregator: TSA, x: Tensor, seed: int = 1) -> Tensor:
 
 if __name__ == "__main__":
     if len(sys.argv) == 3:
-        one(int(sys.argv[1]), int(sys.argv[2]))
+        one(int(sys.argv[1]), sys.argv[2])
     else:
         for line in run():
             print(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ class Replies:
         self.metrics[client] = dict(reply.metrics)
         tensors, skeleton = trees.flatten(reply.update)
         # float64: the mean of equal models is that model, to the bit.
-        weighted = [tensor.detach().double() * reply.weight for tensor in tensors]
+        weighted = [tensor.detach().to(torch.float64, copy=True).mul_(reply.weight) for tensor in tensors]
         # A sum is finite only if everything in it is: one pass instead of a mask.
         finite = math.isfinite(reply.weight) and all(math.isfinite(tensor.sum()) for tensor in weighted)
         if reply.weight < 0 or not finite:
@@ -83,11 +83,9 @@ class Replies:
             raise ValueError("replies were folded as they arrived; set `keeps = True` on the algorithm")
         return list(self._kept)
 
-    def __getstate__(self) -> bytes:
-        return trees.dump(list(vars(self).values()))  # one blob: far shorter on its way than many tensors
-
-    def __setstate__(self, blob: bytes) -> None:
-        vars(self).update(zip(vars(Replies()), trees.load(blob), strict=True))
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        blob = trees.dump(list(vars(self).values()))  # one blob: far shorter on its way than many tensors
+        return _sent, (trees.sendable(blob, protocol),)
 
     def _divided(self, by: float) -> Nest:
         if not self._count or not by:
@@ -104,6 +102,16 @@ class Replies:
         elif (self._skeleton, self._types) != (skeleton, types):
             raise ValueError("replies of one round differ in structure and cannot be averaged")
         else:
-            self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)]
+            for a, b in zip(self._sums, sums, strict=True):  # both are ours
+                if a.shape != b.shape:  # which could be stretched
+                    raise ValueError("replies of one round differ in shape and cannot be averaged")
+                a.add_(b)
         self.weight += weight
         self._count += count
+
+
+def _sent(blob: trees.Blob) -> Replies:
+    """Replies on their arrival."""
+    replies = Replies()
+    vars(replies).update(zip(vars(replies), trees.load(blob), strict=True))
+    return replies

@@ -11,23 +11,36 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import count
+from pickle import PickleBuffer
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from acclimate.params import copy
 
 Nest = Any  # a recursive union would be exact, and unreadable at every place of use
 Skeleton = Any  # a nest with numbers in place of its tensors
+Blob = bytes | memoryview  # a view of memory that processes share
+
+APART = 2**18  # bytes of a blob that is worth a memory of its own on its way
 
 _PACKED, _APART = "packed", "nest"  # one entry of metadata: several would come in any order
+_TYPES = {  # by torch's name: the format's name
+    str(dtype): (name, dtype)
+    for name, dtype in {
+        "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+        "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+        "U16": torch.uint16, "U32": torch.uint32, "U64": torch.uint64, "C64": torch.complex64,
+        "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
+    }.items()
+}  # fmt: skip
 
 
 def flatten(nest: Nest) -> tuple[list[Tensor], Skeleton]:
@@ -112,7 +125,13 @@ def equal(a: Nest, b: Nest) -> bool:
 
 def raw(tensor: Tensor) -> bytes:
     """The bytes of a tensor's numbers."""
-    return bytes(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return _bytes(tensor.detach().cpu().contiguous()).tobytes()
+
+
+def _bytes(tensor: Tensor) -> NDArray[np.uint8]:
+    """The same memory, byte by byte."""
+    found: NDArray[np.uint8] = tensor.view(-1).view(torch.uint8).numpy()
+    return found
 
 
 def dump(nest: Nest) -> bytes:
@@ -125,24 +144,44 @@ def dump(nest: Nest) -> bytes:
     # One entry for all tensors of a type: the format's price per entry is higher than that of most tensors' bytes.
     packs: dict[str, list[Tensor]] = {}
     for tensor in tensors:
-        packs.setdefault(str(tensor.dtype), []).append(tensor.detach().cpu().reshape(-1))
+        packs.setdefault(str(tensor.dtype), []).append(tensor.detach().cpu().contiguous())
     described = json.dumps([json.dumps(skeleton), [[str(tensor.dtype), *tensor.shape] for tensor in tensors]])
-    return save_tensors({dtype: torch.cat(pack) for dtype, pack in packs.items()}, metadata={_PACKED: described})
+    header: dict[str, Any] = {"__metadata__": {_PACKED: described}}
+    numbers: list[memoryview] = []
+    end = 0
+    for kind in sorted(packs, key=lambda kind: -_TYPES[kind][1].itemsize):  # each aligned, without gaps
+        name, dtype = _TYPES[kind]
+        count = sum(tensor.numel() for tensor in packs[kind])
+        start, end = end, end + count * dtype.itemsize
+        header[kind] = {"dtype": name, "shape": [count], "data_offsets": [start, end]}
+        numbers += [_bytes(tensor).data for tensor in packs[kind]]
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    # Joined by hand, since the library would copy everything twice more.
+    return b"".join((len(text).to_bytes(8, "little"), text, *numbers))
 
 
-def load(blob: bytes) -> Nest:
+def load(blob: Blob) -> Nest:
     """The nest of a blob made by `dump`."""
     try:
-        size = int.from_bytes(blob[:8], "little")
-        described = json.loads(blob[8 : 8 + size])["__metadata__"]
-        packs, taken, tensors = load_tensors(blob), Counter[str](), []
+        start = 8 + int.from_bytes(blob[:8], "little")
+        header = json.loads(bytes(blob[8:start]))
+        described = header["__metadata__"]
         if _APART in described:  # written before tensors were packed: one entry each
+            packs = load_tensors(bytes(blob))
             return unflatten([packs[str(i)] for i in range(len(packs))], json.loads(described[_APART]))
         skeleton, pieces = json.loads(described[_PACKED])
-        for dtype, *shape in pieces:
-            start, taken[dtype] = taken[dtype], taken[dtype] + math.prod(shape)
-            # A copy, so that each has memory of its own, aligned as everywhere else.
-            tensors.append(packs[dtype][start : taken[dtype]].view(shape).clone())
+        places = {kind: start + entry["data_offsets"][0] for kind, entry in header.items() if kind in _TYPES}
+        tensors = []
+        for kind, *shape in pieces:
+            size = math.prod(shape) * _TYPES[kind][1].itemsize
+            if size < 0 or places[kind] + size > len(blob):
+                raise ValueError("it is shorter than it says")
+            tensor = torch.empty(shape, dtype=_TYPES[kind][1])  # memory of its own, aligned as everywhere else
+            if size:
+                _bytes(tensor)[:] = np.frombuffer(blob, np.uint8, size, places[kind])
+            places[kind] += size
+            tensors.append(tensor)
         return unflatten(tensors, json.loads(skeleton))
     except Exception as error:
         raise ValueError(f"not a nest written by acclimate, or damaged ({error})") from error
@@ -158,23 +197,23 @@ class Parcel:
     (tensor([0., 0.]), {'w': tensor([1., 1.])})
     """
 
-    def __init__(self, content: Nest | bytes) -> None:
+    def __init__(self, content: Nest | Blob) -> None:
         self._content = content  # no nest is bytes, so it is clear which of the two it is
 
     def seal(self) -> bytes:
         """The blob."""
-        return self._content if isinstance(self._content, bytes) else dump(self._content)
+        return bytes(self._content) if isinstance(self._content, Blob) else dump(self._content)
 
     def open(self) -> Nest:
         """The nest, copied; contiguous tensors, as from a blob, so that sums over them have the same bits."""
-        return load(self._content) if isinstance(self._content, bytes) else transform(copy, self._content)
+        return load(self._content) if isinstance(self._content, Blob) else transform(copy, self._content)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Parcel) and self.seal() == other.seal()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         self._content = self.seal()  # it may be sent to many
-        return Parcel, (self._content,)
+        return Parcel, (sendable(self._content, protocol),)
 
 
 class Shared(Parcel):
@@ -205,8 +244,13 @@ class Shared(Parcel):
         """The nest, opened once."""
         return self._opened
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Shared, (self.blob, self.lasting)
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return Shared, (sendable(self.blob, protocol), self.lasting)
+
+
+def sendable(blob: bytes, protocol: int) -> bytes | PickleBuffer:
+    """A blob that need not be copied into what is sent, if it is large (`engine.pipes`)."""
+    return PickleBuffer(blob) if protocol >= 5 and len(blob) >= APART else blob
 
 
 def _skeleton(nest: Nest, tensors: list[Tensor]) -> Skeleton:

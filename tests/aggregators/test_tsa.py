@@ -10,6 +10,7 @@ from acclimate import trees
 from acclimate.aggregators import ts_block
 from acclimate.aggregators.ts_bank import Bank, Seen
 from acclimate.aggregators.ts_block import Draws, TSBlock
+from acclimate.aggregators.ts_rows import fit_rows
 from acclimate.aggregators.tsa import TSA
 from acclimate.contracts import Upload
 
@@ -296,6 +297,31 @@ def test_tsa_with_a_sample_of_everybody_trains_as_ever():
     p = torch.tensor([[1.0, 0.0], [0.5, 1.0]])
     sampled, plain = TSA(epochs=3, lam=0.0, sample=2), TSA(epochs=3, lam=0.0)
     assert torch.equal(matrix(sampled, p), matrix(plain, p))
+
+
+@pytest.mark.parametrize("time", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_tsa_on_all_rows_of_two_slots_is_the_whole_fit(time, bias):
+    """Both slots and everybody's rows are the whole loss; the random masks are left out."""
+    torch.manual_seed(0)
+    model = TSBlock(torch.randn(5, 2, 6, dtype=torch.float64), bias=bias, time=time)
+    some = fit_rows(model, 5, block=None, lr=1e-2, epochs=10, lam=0.0)
+    torch.testing.assert_close(some.w, ts_block.fit(model, None, lr=1e-2, epochs=10).w, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("masks", ["bernoulli", "hadamard"])
+def test_tsa_trained_on_some_rows_at_a_time_finds_the_groups(masks):
+    torch.manual_seed(0)
+    signatures = torch.randn(2, 16).repeat_interleave(6, 0) + 0.1 * torch.randn(12, 16)
+    inside = torch.block_diag(torch.ones(6, 6), torch.ones(6, 6)).bool()
+    w = matrix(TSA(lr=1e-2, rows=6, masks=masks), signatures, 3)
+    assert w[inside].sum() / 12 > (0.95 if masks == "bernoulli" else 0.8)
+    torch.testing.assert_close(w.sum(1), torch.ones(12, dtype=torch.float64))
+
+
+def test_tsa_refuses_rows_where_all_rows_are_looked_at_together():
+    with pytest.raises(ValueError, match="rows: goes with masks: bernoulli or hadamard"):
+        TSA(rows=5, masks="fixed-percent")
 
 
 def test_tsa_keeps_the_last_slots_only():

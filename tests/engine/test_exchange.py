@@ -10,7 +10,7 @@ from acclimate import trees
 from acclimate.adapters.bn_adapt import BNAdapt
 from acclimate.contracts import AdapterRecipe, Aggregator, Mix, Upload
 from acclimate.engine.evaluate import Test
-from acclimate.engine.exchange import keep
+from acclimate.engine.exchange import bounded, keep
 from acclimate.scenarios.availability import AWAY, HERE, LATE, Availability
 
 SOME = Availability(probability=0.6, burst=2.0, late=0.3, delay=2, periods=(1, 1, 2))
@@ -133,3 +133,12 @@ def test_kept_uploads_are_forgotten_when_newer_ones_have_arrived():
     assert [arrival for arrival, _ in kept[0]] == [3, 4]
     assert keep(kept, {}, {}, 4, 3) == {0: [(4, sent(1))]}
     assert keep(kept, {0: sent(2)}, {}, 2, 3) == {0: [(2, sent(2))]}
+
+
+def test_figures_of_many_clients_are_a_sample_of_rows_over_all_columns():
+    weights = torch.eye(200, dtype=torch.float64)
+    kept = bounded({"weights": weights, "clients": torch.arange(200), "columns": torch.arange(200)})
+    assert kept["weights"].shape == (64, 200)
+    assert kept["weights"].dtype == torch.float32
+    assert kept["clients"][[0, -1]].tolist() == [0, 199]
+    assert torch.equal(kept["weights"].argmax(1), kept["clients"])

@@ -21,6 +21,7 @@ from acclimate.aggregators import ts_block
 from acclimate.aggregators.mixing import drawn, mix, total_variances
 from acclimate.aggregators.ts_bank import Bank
 from acclimate.aggregators.ts_block import TSBlock
+from acclimate.aggregators.ts_rows import fit_rows
 from acclimate.contracts import Aggregator, Mix, Upload
 from acclimate.options import Count, NonNegative, Positive, Share, Whole
 
@@ -50,7 +51,15 @@ class TSA(Aggregator[Bank]):
     total_variance: bool = False  # add the variance between clients to running variances
     stale: Share = 0.9  # 1: an old upload counts as a new one, 0: not at all
     sample: Count | None = None  # clients to train on, drawn anew in each slot; then `pick` is last
+    rows: Count | None = None  # clients to train on in each step, over everybody's keys (`ts_rows.py`)
     ablation: Literal["none", "s-sim", "ts-sim", "no-time", "no-aug"] = "none"
+
+    def __post_init__(self) -> None:
+        if self.rows and (self.masks == "fixed-percent" or self.loss == "norm" or self.pick == "best" or self.sample):
+            raise ValueError(
+                "rows: goes with masks: bernoulli or hadamard, loss: mse, pick: last, without sample; others look at "
+                "all rows at once"
+            )
 
     def init(self, start: Sequence[Upload]) -> Bank:
         return Bank(torch.zeros(0, dtype=torch.int64), {})
@@ -87,6 +96,10 @@ class TSA(Aggregator[Bank]):
 
     def _fit(self, x: Tensor, block: Tensor | None) -> ts_block.Trained:
         lam = 0.0 if self.ablation == "no-aug" else self.lam
+        if self.rows is not None and self.rows < len(x) and self.ablation != "ts-sim":
+            hadamard = self.masks == "hadamard"
+            of = {"block": block, "lr": self.lr, "epochs": self.epochs, "lam": lam, "hadamard": hadamard}
+            return fit_rows(self._model(x), self.rows, **of)
         return ts_block.fit(
             self._model(x),
             ts_block.draws_of(self.masks, x[:, -1]) if lam else None,

@@ -132,7 +132,8 @@ def _listed(ids: Sequence[int], most: int = 5) -> str:
 def _distance(tensors: Params, origin: Params) -> float:
     """‖tensors − origin‖ over all of them; what the origin lacks is seen from zero."""
     seen = (tensor - origin[name] if name in origin else tensor for name, tensor in tensors.items())
-    norms = [torch.linalg.vector_norm(tensor.double()) for tensor in seen]
+    counted = (tensor if tensor.is_floating_point() else tensor.double() for tensor in seen)
+    norms = [torch.linalg.vector_norm(tensor, dtype=torch.float64) for tensor in counted]
     return float(torch.stack(norms).norm()) if norms else 0.0
 
 

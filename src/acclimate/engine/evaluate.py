@@ -22,7 +22,7 @@ from acclimate import params, trees
 from acclimate.contracts import AdapterRecipe, Aggregator, Upload
 from acclimate.engine.client import Alone, Begin, Figure, GoOn, Lost, Paused, Save, Score, Stretch, Test, Trial
 from acclimate.engine.door import Door, opened, told
-from acclimate.engine.exchange import Exchanging, keep
+from acclimate.engine.exchange import Exchanging, bounded, keep
 from acclimate.engine.executor import Executor, one_thread
 from acclimate.engine.known import Known, Own
 from acclimate.engine.live import Build, Extending, Live
@@ -281,7 +281,7 @@ class _Run:
         seed_call(self.trial.seed, "test", name, t, "mix")
         mix = aggregator.mix(server.state, [*sent.values(), *server.absent(sent, t)], t)
         if mix.figures:
-            self.pending.figures.append(Figure(-1, name, t, trees.dump(mix.figures)))
+            self.pending.figures.append(Figure(-1, name, t, trees.dump(bounded(mix.figures))))
         kept = server.kept
         if aggregator.remembers and not availability.full:
             kept = keep(kept, sent, late, t, availability.delay)

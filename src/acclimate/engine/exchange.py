@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
 from acclimate.contracts import Upload
+
+MOST_ROWS = 64  # of a matrix that is kept to be drawn
 
 Arriving = tuple[int, Upload]  # the slot in which an upload reaches the server, and the upload
 
@@ -40,3 +45,25 @@ def keep(
         newest = max((i for i, (arrival, _) in enumerate(uploads) if arrival <= t), default=0)
         found[m] = uploads[newest:]
     return dict(sorted(found.items()))
+
+
+def bounded(figures: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What an aggregator wants drawn, as it is kept: linear in the number of clients, however many there are.
+
+    Numbers become float32. Of a matrix with many rows some are kept, evenly spread; rows that are all equal, as
+    FedAvg's, are one.
+
+    >>> kept = bounded({"weights": torch.full((3, 3), 1 / 3).double(), "clients": torch.arange(3)})
+    >>> kept["weights"].shape, kept["weights"].dtype, kept["clients"].tolist()
+    (torch.Size([1, 3]), torch.float32, [0, 1, 2])
+    """
+    found = {name: tensor.float() if tensor.dtype == torch.float64 else tensor for name, tensor in figures.items()}
+    if "weights" not in found or "clients" not in found:
+        return found
+    weights, clients = found["weights"], found["clients"]
+    if len(weights) > MOST_ROWS:
+        chosen = torch.linspace(0, len(weights) - 1, MOST_ROWS).round().long()
+        weights, clients = weights[chosen], clients[chosen]
+    if len(weights) > 1 and bool((weights == weights[0]).all()):
+        weights = weights[:1]
+    return {**found, "weights": weights, "clients": clients}

@@ -18,6 +18,7 @@ import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -26,11 +27,12 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from acclimate import plugins
+from acclimate.engine import pipes
 from acclimate.engine.client import Clients
 from acclimate.engine.memory import keep_freed_memory
 from acclimate.errors import AcclimateError, WorkerFailed, WorkerLost
 from acclimate.scenarios.population import Population
-from acclimate.trees import Shared
+from acclimate.trees import Shared, sendable
 
 MOST_TRIES = 3  # of a task whose worker dies
 MOST_SHARED = 8  # parcels that a process remembers, besides lasting ones
@@ -126,12 +128,10 @@ class _Worker:
         if new:  # before anything that may need them
             self._imported += len(new)
             self.send(_Import(new))
-        buffer = io.BytesIO()
-        _Pickler(buffer, self._sent).dump(what)
-        self.pipe.send_bytes(buffer.getbuffer())
+        pipes.send(self.pipe, what, self.process.pid, partial(_Pickler, sent=self._sent))
 
     def receive(self) -> tuple[bool, Any]:
-        answer: tuple[bool, Any] = pickle.loads(self.pipe.recv_bytes())
+        answer: tuple[bool, Any] = pipes.receive(self.pipe, _Unpickler)
         return answer
 
     def is_stopped(self) -> bool:
@@ -301,25 +301,25 @@ class _Remembered(OrderedDict[int, Shared]):
 class _Pickler(pickle.Pickler):
     """Sends a shared parcel as a number where the other end has it already."""
 
-    def __init__(self, buffer: io.BytesIO, sent: _Remembered) -> None:
-        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+    def __init__(self, buffer: io.BytesIO, apart: Any, sent: _Remembered | None = None) -> None:
+        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=apart)
         self._sent = sent
 
     def persistent_id(self, obj: Any) -> tuple[int, Any] | None:
-        if not isinstance(obj, Shared):
+        if not isinstance(obj, Shared) or self._sent is None:
             return None
         if obj.key in self._sent:
             return obj.key, None
         self._sent.note(obj.key, obj)
-        return obj.key, (obj.seal(), obj.lasting)
+        return obj.key, (sendable(obj.seal(), pickle.HIGHEST_PROTOCOL), obj.lasting)
 
 
 class _Unpickler(pickle.Unpickler):
     """The other end of `_Pickler`."""
 
-    def __init__(self, blob: bytes, received: _Remembered) -> None:
-        super().__init__(io.BytesIO(blob))
-        self._received = received
+    def __init__(self, buffer: io.BytesIO, apart: Iterator[memoryview], received: _Remembered | None = None) -> None:
+        super().__init__(buffer, buffers=apart)
+        self._received = _Remembered() if received is None else received
 
     def persistent_load(self, pid: tuple[int, Any]) -> Shared:
         key, content = pid
@@ -387,7 +387,7 @@ def _serve(pipe: Connection[Any, Any]) -> None:
     doing: Doing | None = None
     with suppress(EOFError, OSError):
         while True:
-            what = _Unpickler(pipe.recv_bytes(), received).load()
+            what = pipes.receive(pipe, partial(_Unpickler, received=received))
             if isinstance(what, _Import):
                 plugins.share(what.plugins)
                 continue
@@ -405,4 +405,4 @@ def _serve(pipe: Connection[Any, Any]) -> None:
                 answer = (False, error)
             except Exception:
                 answer = (False, WorkerFailed(f"unexpected error in a worker:\n{traceback.format_exc()}"))
-            pipe.send_bytes(pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))
+            pipes.send(pipe, answer, os.getppid(), _Pickler)

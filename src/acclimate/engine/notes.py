@@ -25,6 +25,7 @@ class Notes:
         self._most = most
         self._notes: OrderedDict[int, dict[int, Nest]] = OrderedDict()
         self._sizes: dict[int, int] = {}
+        self._total = 0
 
     def of(self, client: int) -> dict[int, Nest]:
         """A client's notes, to be changed in place."""
@@ -34,7 +35,12 @@ class Notes:
 
     def count(self, client: int) -> None:
         """Look how large a client's notes have become."""
+        self._total -= self._sizes.pop(client, 0)
+        if not self._notes[client]:
+            del self._notes[client]
+            return
         self._sizes[client] = trees.nbytes(self._notes[client])
-        while sum(self._sizes.values()) > self._most:
+        self._total += self._sizes[client]
+        while self._total > self._most:
             longest_absent, _ = self._notes.popitem(last=False)
-            del self._sizes[longest_absent]
+            self._total -= self._sizes.pop(longest_absent, 0)

@@ -1,4 +1,7 @@
-"""States as they are kept: a blob and the sum of it and of its place, so that damage is noticed when it is read."""
+"""States as they are kept: a blob and the sum of it and of its place, so that damage is noticed when it is read.
+
+Where a table has a column for sums they stand there; elsewhere the sum stands behind the blob.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,16 @@ def unsealed(kept: bytes, place: str, what: str) -> bytes:
     if digest != _digest(blob, place):
         raise DamagedFile(f"{what} was damaged")
     return blob
+
+
+def content_sum(blob: bytes) -> bytes:
+    """The sum of a blob alone: two with the same are the same."""
+    return hashlib.sha256(blob).digest()
+
+
+def place_sum(content: bytes, place: str) -> bytes:
+    """The sum of a blob in its place."""
+    return hashlib.sha256(content + place.encode()).digest()[:_LENGTH]
 
 
 def _digest(blob: bytes, place: str) -> bytes:

@@ -35,7 +35,8 @@ class FedPer(Algorithm[Global, Params]):
         return Global(params.select(w, lambda name: name not in own), 0)  # W_B
 
     def client_init(self, client: Client) -> Params:
-        w, own = client.start(), self.stays(client.task.build(client.id))
+        w = client.start()
+        own = self.stays(client.net(w))
         return params.select(w, own.__contains__)  # W_P of this client
 
     def client_update(self, server: Global, own: Params, client: Client) -> tuple[Reply, Params]:

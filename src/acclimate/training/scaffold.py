@@ -22,7 +22,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scaffold(Algorithm[State, Params]):
+class Scaffold(Algorithm[State, Params | None]):
     """Correct every local gradient by c − c_i, the difference of the server's and the client's drift.
 
     The paper's local steps are plain SGD; with momentum or weight decay c_i no longer estimates a gradient,
@@ -37,16 +37,12 @@ class Scaffold(Algorithm[State, Params]):
         c = {name: x[name] * 0 for name, _ in task.build(None).named_parameters()}
         return State(x, c, len(task.source), 0)
 
-    def client_init(self, client: Client) -> Params:
-        net = client.task.build(client.id)
-        return {name: params.copy(tensor) * 0 for name, tensor in net.named_parameters()}  # c_i = 0
-
-    def client_update(self, server: State, c_i: Params, client: Client) -> tuple[Reply, Params]:
-        net = client.net(server.x)
+    def client_update(self, server: State, c_i: Params | None, client: Client) -> tuple[Reply, Params]:
+        net, c_i = client.net(server.x), c_i or params.zeros_like(server.c)  # c_i = 0 at first
         fit = self.local.fit(net, client.train, client.rng, round=server.round, correction=params.sub(server.c, c_i))
         y = params.of(net)
         step = fit.steps * self.local.rate(server.round)  # K η_l
-        c_new = {k: c_i[k] - server.c[k] + (server.x[k] - y[k]) / step for k in c_i}  # c_i⁺, option II
+        c_new = {k: (c_i[k] - server.c[k]).add_((server.x[k] - y[k]).div_(step)) for k in c_i}  # c_i⁺, option II
         return Reply((y, params.sub(c_new, c_i)), metrics={"loss": fit.loss}), c_new
 
     def expects(self, server: State, task: Task) -> tuple[Params, Params]:

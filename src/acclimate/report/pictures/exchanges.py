@@ -73,4 +73,5 @@ def _weights(drawn: Drawn, senders: list[int]) -> Weights:
     content = drawn.content
     rows = content["clients"].tolist() if "clients" in content else senders
     columns = content["columns"].tolist() if "columns" in content else rows
-    return Weights(rows, columns, content["weights"].double().numpy())
+    weights = content["weights"].double()
+    return Weights(rows, columns, weights.expand(len(rows), -1).numpy())  # rows that are all equal are kept once
