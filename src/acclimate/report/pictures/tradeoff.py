@@ -43,15 +43,15 @@ def tradeoff(
 
 
 def crowded(named: Mapping[str, Point]) -> set[str]:
-    """Whose name stands below its point, because another's stands above one that is near.
+    """Whose name stands below its point, because that of a higher point nearby stands above.
 
     >>> crowded({"a": (60.0, 70.0), "b": (60.1, 70.1), "c": (80.0, 20.0)})
-    {'b'}
+    {'a'}
     """
     spans = [max(values) - min(values) or 1.0 for values in zip(*named.values(), strict=True)]
     above: list[Point] = []
     below: set[str] = set()
-    for row, (x, y) in named.items():
+    for row, (x, y) in sorted(named.items(), key=lambda item: -item[1][1]):
         if any(abs(x - u) < WIDE * spans[0] and abs(y - v) < HIGH * spans[1] for u, v in above):
             below.add(row)
         else:
