@@ -84,7 +84,8 @@ def test_problems_come_all_at_once_with_path_found_and_possible():
         f"scenario.name: unknown 'twofld'; did you mean 'twofold'? Possible: {', '.join(sorted(SCENARIOS))}",
         "model.hidden.0: expected a number greater than or equal to 1; found 0",
         "test.batch_size: expected a valid integer or 'all'; found 'none'",
-        "test.rest: unknown key; did you mean 'reset'? Possible: batch_size, convergence, reset, sync_every, validation",
+        "test.rest: unknown key; did you mean 'reset'? "
+        "Possible: batch_size, convergence, reset, sync_every, validation",
         "seeds: expected different numbers from 0 to 2³¹ − 1, as [0, 1, 2]; found [0, 0]",
         "phases.0.local.lr: expected a number greater than 0; found -1",
         "phases.0.local.epoch: unknown key; did you mean 'epochs'? Possible: batch_size, clip, decay, "

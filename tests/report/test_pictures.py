@@ -398,7 +398,7 @@ def test_tradeoff_has_a_point_for_each_method_and_lines_through_no_adaptation():
     picture = tradeoff(
         "x-tradeoff", "T", "n", {"none": (60.0, 70.0), "Tent": (65.0, 50.0)}, ("feature", "label"), (60, 70)
     )
-    assert picture.spec["data"]["values"][1] == {"s": "Tent", "x": 65.0, "y": 50.0}
+    assert picture.spec["data"]["values"][1] == {"s": "Tent", "x": 65.0, "y": 50.0, "b": False}
     assert [layer["encoding"] for layer in picture.spec["layer"][:2]] == [
         {"x": {"datum": 60, "type": "quantitative"}},
         {"y": {"datum": 70, "type": "quantitative"}},

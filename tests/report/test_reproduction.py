@@ -129,6 +129,18 @@ def test_reproduce_draws_what_is_varied(call, tmp_path, paper):
         assert f", stream {stream}<" in (page / "figures" / f"{name}.svg").read_text()
 
 
+def test_reproduce_draws_two_pieces_against_each_other_and_writes_findings(call, tmp_path, paper):
+    paper(tradeoff=["mild", "harsh"])
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
+    picture = tmp_path / "docs" / "figures" / "tiny-table-tradeoff-label.svg"
+    assert not picture.exists()  # one piece has nothing to be drawn against
+    call("reproduce", "tiny-table", "--workers", "1")
+    drawn, page = picture.read_text(), (tmp_path / "docs" / "reproduction" / "tiny-table.md").read_text()
+    assert "accuracy in %, mild" in drawn and "accuracy in %, harsh" in drawn
+    assert f"![{picture.stem}](../figures/{picture.name})" in page
+    assert (tmp_path / "docs" / "findings.md").read_text().startswith("# Findings")
+
+
 def test_sweeps_compare_the_seeds_that_all_values_have(call, tmp_path, paper):
     pieces = {"mild": ["scenario.noise=0.1"], "harsh": ["scenario.noise=0.8", "seeds=[1]"]}
     paper(pieces=pieces, sweeps={"noise": {"little": "mild", "much": "harsh"}})

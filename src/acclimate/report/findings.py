@@ -172,12 +172,10 @@ class _Measured:
             file = self.results / f"{place.table}.json"
             if not file.exists():
                 raise _Unmeasured
-            paper, pieces = published(place.table), json.loads(file.read_text(encoding="utf-8"))["pieces"]
-            parts = {
-                piece: Part(paper, piece, from_file(one)) for piece, one in pieces.items() if piece in paper.pieces
-            }
-            self._tables[place.table] = paper, parts
-        part = self._tables[place.table][1].get(place.piece)
+            paper, found = published(place.table), json.loads(file.read_text(encoding="utf-8"))["pieces"]
+            pieces = {piece: one for piece, one in found.items() if piece in paper.pieces}
+            self._tables[place.table] = {piece: Part(paper, piece, from_file(one)) for piece, one in pieces.items()}
+        part = self._tables[place.table].get(place.piece)
         if part is None or place.system not in part.systems:
             raise _Unmeasured
         return part
