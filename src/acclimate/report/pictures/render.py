@@ -34,8 +34,18 @@ def render(picture: Picture, format: Format = "svg") -> bytes:
     import vl_convert
 
     how: dict[Format, Callable[[Spec], bytes]] = {
-        "svg": lambda spec: vl_convert.vegalite_to_svg(spec, vl_version=VERSION).encode(),
+        "svg": lambda spec: _numbered_anew(vl_convert.vegalite_to_svg(spec, vl_version=VERSION)).encode(),
         "png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VERSION, scale=2),
         "pdf": lambda spec: vl_convert.vegalite_to_pdf(spec, vl_version=VERSION),
     }
     return how[format](whole(picture))
+
+
+def _numbered_anew(svg: str) -> str:
+    """With gradients counted from 0: the converter goes on counting from one picture to the next.
+
+    >>> _numbered_anew('url(#gradient_7) <linearGradient id="gradient_7">')
+    'url(#gradient_0) <linearGradient id="gradient_0">'
+    """
+    found = {name: f"gradient_{number}" for number, name in enumerate(dict.fromkeys(re.findall(r"gradient_\d+", svg)))}
+    return re.sub(r"gradient_\d+", lambda match: found[match[0]], svg)
