@@ -49,8 +49,8 @@ def draw(runs: Sequence[Run], asked: Asked) -> Iterator[Picture]:
         notes.append("Whiskers: standard deviation over seeds.")
     blocks = list(dict.fromkeys(chain.from_iterable(by_block)))
     panels = [
-        _panel("by block", names, by_block, blocks, legend=False),
-        _panel("by kind of module", names, by_kind, KINDS, legend=len(names) > 1),
+        _panel("by block", names, by_block, blocks),
+        _panel("by kind of module", names, by_kind, KINDS),
     ]
     name = f"rates{'-compared' if len(runs) > 1 else ''}"
     yield Picture(
@@ -109,9 +109,7 @@ def grouped(seeds: Sequence[Rates], group: Mapping[str, str]) -> dict[str, Bar]:
     return {k: Bar(statistics.fmean(v), statistics.stdev(v) if len(v) > 1 else 0.0) for k, v in means.items()}
 
 
-def _panel(
-    title: str, names: Sequence[str], found: Sequence[Mapping[str, Bar]], order: Sequence[str], *, legend: bool
-) -> Spec:
+def _panel(title: str, names: Sequence[str], found: Sequence[Mapping[str, Bar]], order: Sequence[str]) -> Spec:
     rows = [
         {"s": name, "x": group, "y": of[group].mean, "l": bar.mean - bar.deviation, "h": bar.mean + bar.deviation}
         for name, of in zip(names, found, strict=True)
@@ -122,9 +120,7 @@ def _panel(
     x = {"field": "x", "type": "nominal", "title": None, "sort": there, "axis": {"labelAngle": -40},
          "scale": {"paddingInner": 0.25}}  # fmt: skip
     offset = {"xOffset": {"field": "s", "sort": list(names)}} if len(names) > 1 else {}
-    hue = colour(names)
-    if legend:
-        hue = {**hue, "legend": {"title": None, "symbolType": "square"}}
+    hue = {**colour(names), "legend": {"title": None, "symbolType": "square"}}  # the same in both panels: drawn once
     tips = [
         {"field": "s", "title": "of"},
         {"field": "x", "title": "part"},
