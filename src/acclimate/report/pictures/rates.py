@@ -120,7 +120,7 @@ def _panel(title: str, names: Sequence[str], found: Sequence[Mapping[str, Bar]],
     x = {"field": "x", "type": "nominal", "title": None, "sort": there, "axis": {"labelAngle": -40},
          "scale": {"paddingInner": 0.25}}  # fmt: skip
     offset = {"xOffset": {"field": "s", "sort": list(names)}} if len(names) > 1 else {}
-    hue = {**colour(names), "legend": {"title": None, "symbolType": "square"}}  # panels share one
+    hue = {**colour(names), "legend": {"title": None, "symbolType": "square"}}  # the same in both panels: drawn once
     tips = [
         {"field": "s", "title": "of"},
         {"field": "x", "title": "part"},

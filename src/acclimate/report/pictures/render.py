@@ -34,21 +34,18 @@ def render(picture: Picture, format: Format = "svg") -> bytes:
     import vl_convert
 
     how: dict[Format, Callable[[Spec], bytes]] = {
-        "svg": lambda spec: _renumbered(vl_convert.vegalite_to_svg(spec, vl_version=VERSION)).encode(),
+        "svg": lambda spec: _numbered_anew(vl_convert.vegalite_to_svg(spec, vl_version=VERSION)).encode(),
         "png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VERSION, scale=2),
         "pdf": lambda spec: vl_convert.vegalite_to_pdf(spec, vl_version=VERSION),
     }
     return how[format](whole(picture))
 
 
-def _renumbered(svg: str) -> str:
-    """The same picture with its gradients and clips counted from 0: the renderer counts on from picture to picture.
+def _numbered_anew(svg: str) -> str:
+    """With gradients counted from 0: the converter goes on counting from one picture to the next.
 
-    >>> _renumbered('<a id="clip7"/><b id="gradient_9"/><c fill="url(#gradient_9)" clip-path="url(#clip7)"/>')
-    '<a id="clip0"/><b id="gradient_0"/><c fill="url(#gradient_0)" clip-path="url(#clip0)"/>'
+    >>> _numbered_anew('url(#gradient_7) <linearGradient id="gradient_7">')
+    'url(#gradient_0) <linearGradient id="gradient_0">'
     """
-    for kind in ("clip", "gradient_"):
-        # ascending, so that no number is taken that is still to be replaced
-        for new, old in enumerate(sorted(set(map(int, re.findall(rf'id="{kind}(\d+)"', svg))))):
-            svg = re.sub(rf'(id="|#){kind}{old}\b', rf"\g<1>{kind}{new}", svg)
-    return svg
+    found = {name: f"gradient_{number}" for number, name in enumerate(dict.fromkeys(re.findall(r"gradient_\d+", svg)))}
+    return re.sub(r"gradient_\d+", lambda match: found[match[0]], svg)
