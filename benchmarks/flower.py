@@ -108,9 +108,10 @@ def deployed(folder: Path) -> Cost:
 def cost(engine: str, folder: Path) -> Cost:
     rows = [Exchange(k, int(n), int(d), int(u), float(s)) for k, n, d, u, s in lines(folder / EXCHANGES)]
     rounds, tests = ([row for row in rows if (row.kind == "train") == training] for training in (True, False))
-    # Without exchanges one; then two streams, each with a message to begin and one for every exchange.
+    # A baseline without exchanges is one; then two streams, each with a message to begin and one for every exchange.
+    # The test of every third slot is another one, with a baseline of its own.
     cut = 1 + 2 * (1 + SLOTS)
-    each, third = tests[1:cut], tests[cut:]
+    each, third = tests[1:cut], tests[cut + 1 :]
     assert len(third) == 2 * (1 + SLOTS // 3)
     return Cost(
         engine,
