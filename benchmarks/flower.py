@@ -1,12 +1,13 @@
 """What a round and an exchange cost in this process, on Flower's simulation and on a deployment with two nodes.
 
 `python -m benchmarks.flower` writes the table of docs/flower.md. It takes some minutes: a node of a deployment starts a
-process for every message.
+process for every message. `python -m benchmarks.flower plan` writes what the server's unit costs make for many devices.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import os
 import sys
 import tempfile
@@ -29,6 +30,8 @@ from benchmarks.measure import busy
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- figures: python -m benchmarks.flower -->", "<!-- end of figures -->"
+PLAN, END_PLAN = "<!-- figures: python -m benchmarks.flower plan -->", "<!-- end of the plan -->"
+DEVICES, COHORT = 10_000, 200
 SLOTS = 6
 CLIENTS = 200  # of the server's unit costs
 EXPERIMENT = {
@@ -105,9 +108,10 @@ def deployed(folder: Path) -> Cost:
 def cost(engine: str, folder: Path) -> Cost:
     rows = [Exchange(k, int(n), int(d), int(u), float(s)) for k, n, d, u, s in lines(folder / EXCHANGES)]
     rounds, tests = ([row for row in rows if (row.kind == "train") == training] for training in (True, False))
-    # Without exchanges one; then two streams, each with a message to begin and one for every exchange.
+    # A baseline without exchanges is one; then two streams, each with a message to begin and one for every exchange.
+    # The test of every third slot is another one, with a baseline of its own.
     cut = 1 + 2 * (1 + SLOTS)
-    each, third = tests[1:cut], tests[cut:]
+    each, third = tests[1:cut], tests[cut + 1 :]
     assert len(third) == 2 * (1 + SLOTS // 3)
     return Cost(
         engine,
@@ -144,9 +148,12 @@ def server_costs(clients: int = CLIENTS) -> dict[str, float]:
     found = {"shared bytes": float(trees.nbytes(shared)), "model bytes": float(trees.nbytes(model))}
     for name, aggregator in (("fedavg", FedAvg()), ("tsa", TSA())):
         state = aggregator.init([upload._replace(signature=None, weight=0) for upload in uploads])
-        since = time.perf_counter()
-        aggregator.mix(state, uploads, 0)
-        found[f"{name} seconds"] = time.perf_counter() - since
+        tries = []
+        for _ in range(4):  # the first also warms up
+            since = time.perf_counter()
+            aggregator.mix(state, uploads, 0)
+            tries.append(time.perf_counter() - since)
+        found[f"{name} seconds"] = min(tries)
     blob, since = trees.dump(model), time.perf_counter()
     replies = Replies()
     for k in range(50):
@@ -184,19 +191,61 @@ def _bytes(number: float) -> str:
     return f"{number / 1000:,.0f} kB" if number else "–"
 
 
+def plan() -> str:
+    """What one exchange and one round of many devices, one client each, ask of the server."""
+    half, whole = server_costs(CLIENTS // 2), server_costs()
+    shared, model, fold = whole["shared bytes"], whole["model bytes"], whole["fold seconds"]
+    power, mixing = {}, {}
+    for name in ("fedavg", "tsa"):
+        power[name] = max(1.0, math.log2(whole[f"{name} seconds"] / half[f"{name} seconds"]))
+        mixing[name] = whole[f"{name} seconds"] * (DEVICES / CLIENTS) ** power[name]
+    rows = [
+        ("messages of an exchange", f"{DEVICES:,} down, {DEVICES:,} up"),
+        ("bytes of an exchange, each way", f"{shared:,.0f} x {DEVICES:,} = {shared * DEVICES / 1e6:,.0f} MB"),
+        ("the model, once", f"{model / 1e6:.2f} MB x {DEVICES:,} = {model * DEVICES / 1e9:,.1f} GB"),
+        ("uploads in the server's memory", f"{shared * DEVICES / 1e6:,.0f} MB"),
+        ("the K x K matrix of an aggregator (float64)", f"{DEVICES**2 * 8 / 1e6:,.0f} MB"),
+        *(
+            (
+                f"mixing by {name}, which grows as K^{power[name]:.1f} or so",
+                f"{mixing[name]:,.0f} s; {CLIENTS} devices: {whole[f'{name} seconds']:.2f} s",
+            )
+            for name in power
+        ),
+        (
+            "replies of a round of all, held at worst",
+            f"{model * DEVICES / 1e9:,.1f} GB, {fold * DEVICES:,.0f} s to fold",
+        ),
+        (f"replies of a cohort of {COHORT}", f"{model * COHORT / 1e9:,.2f} GB, {fold * COHORT:,.1f} s to fold"),
+    ]
+    grown = (
+        f"ResNet-8 with BN statistics shared; unit costs measured with {CLIENTS // 2} and {CLIENTS} clients, in one "
+        f"thread, while others kept {busy():.1f} cores busy."
+    )
+    return "\n".join(
+        [grown, "", f"| {DEVICES:,} devices | from unit costs |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)]
+    )
+
+
+def write(begin: str, end: str, written: str) -> None:
+    """Put figures between two marks of the page."""
+    page = ROOT / "docs" / "flower.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    print(written)
+    page.write_text(f"{before}{begin}\n\n{written}\n\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    if sys.argv[1:] == ["plan"]:
+        write(PLAN, END_PLAN, plan())
+        return
     others = busy()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         os.environ["ACCLIMATE_CACHE"] = str(folder / "cache")
         costs = [measure(folder / measure.__name__) for measure in (here, simulated, deployed)]
-    page = ROOT / "docs" / "flower.md"
-    text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    written = table(costs, server_costs(), others)
-    print(written)
-    page.write_text(f"{before}{BEGIN}\n\n{written}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    write(BEGIN, END, table(costs, server_costs(), others))
 
 
 if __name__ == "__main__":
