@@ -44,7 +44,7 @@ def main(path: str, out: str) -> None:
         central_optimizer=torch.optim.SGD(net.parameters(), lr=1.0),
     )
     FederatedAveraging().run(
-        algorithm_params=NNAlgorithmParams(rounds, 0, cohort, None),
+        algorithm_params=NNAlgorithmParams(rounds, 10 * rounds, cohort, None),
         backend=SimulatedBackend(FederatedDataset(dataset, lambda: next(places)), None),
         model=model,
         model_train_params=NNTrainHyperParams(

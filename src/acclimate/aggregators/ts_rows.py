@@ -87,7 +87,7 @@ def _scores(x_ta: Tensor, chosen: Tensor, product: Tensor) -> Tensor:
 def _values(model: TSBlock, x_ta: Tensor) -> Tensor:
     """X^TA itself, without the ones of the biases, and not divided."""
     d = model.x.shape[2]
-    return x_ta[..., :d] * d**0.25
+    return x_ta[..., :d] * float(d**0.25)
 
 
 def _drawn(attention: Tensor, own: Tensor, hadamard: bool) -> Tensor:
