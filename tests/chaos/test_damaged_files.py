@@ -173,6 +173,10 @@ def test_full_disk_says_so(tmp_path, monkeypatch, capsys):
     assert "disk full" in capsys.readouterr().err
 
 
+def test_array_cut_short_by_a_full_disk_says_so():
+    assert "disk full" in cli._told(OSError("1797 requested and 496 written"))  # NumPy's words, which have no number
+
+
 def test_store_that_may_only_be_read_is_read(tmp_path, monkeypatch):
     store = Store(tmp_path / "store.sqlite")
     store.run("a", {"x": 1}, {})
