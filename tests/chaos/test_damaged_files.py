@@ -141,7 +141,7 @@ def test_store_from_before_there_were_versions_is_taken_over(tmp_path):
     store._db.execute("PRAGMA user_version = 0")
     store.close()
     store = Store(path)
-    assert [found["name"] for found in store.runs()] == ["a"]
+    assert [found.name for found in store.runs()] == ["a"]
     assert store.select("PRAGMA user_version") == [(database.VERSION,)]
     store.close()
 
@@ -190,7 +190,7 @@ def test_store_that_may_only_be_read_is_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sqlite3, "connect", forbidding)
     store = Store(tmp_path / "store.sqlite")
-    assert [found["name"] for found in store.runs()] == ["a"]
+    assert [found.name for found in store.runs()] == ["a"]
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         store.finish(1)
     store.close()
