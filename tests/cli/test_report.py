@@ -1,6 +1,7 @@
 """`acclimate report`: a page, tables, and pictures as files."""
 
 import csv
+import errno
 import io
 import json
 from xml.etree import ElementTree
@@ -39,6 +40,24 @@ def test_report_as_text_fits_a_narrow_terminal(call, tiny, monkeypatch):
     told = call("report", "tiny", "--text")[1]
     assert "worst 10 %" in told
     assert max(map(len, told.splitlines())) <= 60
+
+
+def test_report_of_runs_that_may_only_be_read_is_written_where_one_is(call, tiny, tmp_path, monkeypatch):
+    tiny()
+    from acclimate.data import folders
+
+    write = folders.write_whole
+
+    def forbidding(path, content):
+        if "runs" in path.parts:
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        write(path, content)
+
+    monkeypatch.setattr(folders, "write_whole", forbidding)
+    code, _, err = call("report", "tiny")
+    assert code == 0
+    (path,) = tmp_path.glob("tiny-*-report.html")
+    assert f"report: {path.name}" in err
 
 
 def test_report_prints_tables_for_papers_and_pipelines(call, tiny):

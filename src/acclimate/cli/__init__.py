@@ -264,7 +264,8 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 
 def _told(error: OSError | sqlite3.Error) -> str:
     """What a machine could not do, and what to do about it."""
-    if getattr(error, "errno", None) == errno.ENOSPC or "disk is full" in str(error):
+    full = ("disk is full", "requested and")  # as SQLite and NumPy say it
+    if getattr(error, "errno", None) == errno.ENOSPC or any(words in str(error) for words in full):
         return "disk full: make room and run the same command again; what was finished is saved"
     if isinstance(error, OSError):
         return f"{error.strerror or type(error).__name__}: {error.filename or error}; choose another place, or mend it"

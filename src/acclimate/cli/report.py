@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Sequence
 from enum import Enum, StrEnum
@@ -23,6 +24,7 @@ WANTED = (
     "(fedavg, fedamp, pfedgraph, tsa), an adapter that predicts step by step or draws features (fedicon with "
     "picture: true), or atp, whose rates are drawn"
 )
+PAGE = "report.html"  # in the folder of a run
 
 
 class PictureFormat(StrEnum):
@@ -43,12 +45,21 @@ class Wanted(Enum):
 
 
 def write_page(runs: Sequence[Run], asked: Asked, path: Path) -> None:
-    """One HTML file, and where it is; told on stderr, so that tables can be piped."""
+    """One HTML file, and where it is; told on stderr, so that tables can be piped.
+
+    In the folder at hand where that of the runs may only be read.
+    """
     from acclimate.data.folders import write_whole
     from acclimate.report.page.page import page
 
     content = page(runs, asked)
-    write_whole(path, methodcaller("write", content.encode()))
+    try:
+        write_whole(path, methodcaller("write", content.encode()))
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM) or path.name != PAGE:
+            raise
+        path = Path(f"{runs[0].name}-{PAGE}")
+        write_whole(path, methodcaller("write", content.encode()))
     tell_page(path)
 
 
