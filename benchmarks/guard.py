@@ -330,7 +330,8 @@ def page(cells: Sequence[Mapping[str, Any]]) -> str:
     gains = [cell for cell in cells if cell["alone"] >= cell["source"] + 1]
     lost = [cell for cell in gains if cell["guarded"] - cell["source"] < 0.8 * (cell["alone"] - cell["source"])]
     harmed = [cell for cell in cells if cell["alone"] < cell["source"] - 0.5]
-    said = [
+    alone, guarded = (max((c["source"] - c[kind] for c in cells), default=0.0) for kind in ("alone", "guarded"))
+    asked = [
         (
             "at most 0.5 points below the source model in 90 % of the cells",
             _share(len(cells) - len(below), cells),
@@ -341,6 +342,7 @@ def page(cells: Sequence[Mapping[str, Any]]) -> str:
     ]
     lines = [
         HEAD.strip(),
+        "",
         f"{len(cells)} of {total} cells are measured"
         + ("." if len(cells) == total else "; run the commands again for the rest."),
         "",
@@ -348,12 +350,14 @@ def page(cells: Sequence[Mapping[str, Any]]) -> str:
         "",
         "| wanted | measured | |",
         "|---|---|---|",
-        *(f"| {what} | {found:.1f} % | {'holds' if found >= least else '**missed**'} |" for what, found, least in said),
+        *(
+            f"| {what} | {found:.1f} % | {'holds' if found >= least else '**missed**'} |"
+            for what, found, least in asked
+        ),
         "",
-        f"Without a guard {len(harmed)} of these cells are more than 0.5 points below the source model, by "
-        f"{max((c['source'] - c['alone'] for c in cells), default=0.0):.1f} points at worst; with it {len(below)}, by "
-        f"{max((c['source'] - c['guarded'] for c in cells), default=0.0):.1f} at worst. {len(gains)} cells gain a point "
-        "or more without a guard.",
+        f"Without a guard {len(harmed)} of these cells are more than 0.5 points below the source model, by {alone:.1f} "
+        f"points at worst; with it {len(below)}, by {guarded:.1f} at worst. {len(gains)} cells gain a point or more "
+        "without a guard.",
         "",
         "## Every adapter",
         "",
