@@ -88,6 +88,9 @@ class Guard(Adapter):
         adapted = self.inner.predict(x) if checks else torch.zeros(1)
         if self._sound(adapted) and checks:
             self._judge(self.source(x), adapted)
+            if not self.trusted:  # what it went back to learns from this batch too, and is what may be shared
+                self.inner.adapt(x)
+                self._sound(adapted)
         return adapted
 
     def _only_predict(self, x: Tensor) -> Tensor:
