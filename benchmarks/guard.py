@@ -14,6 +14,7 @@ import copy
 import itertools
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -306,7 +307,7 @@ def run(repeats: int = 7) -> list[Line]:
             "trusting": lambda: play(watched(0.0)),
             "stepping in": lambda: play(watched(1.0)),
         }
-        taken = interleave(sides, repeats)
+        taken = interleave(sides, repeats, clock=time.process_time)
         lines += [
             ratio(f"guard, {side}: {name} guarded / alone", taken[side], taken["alone"], None)
             for side in list(sides)[1:]

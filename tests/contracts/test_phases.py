@@ -12,6 +12,7 @@ from acclimate.engine.client import Part, Trainee, Training
 from acclimate.engine.executor import Serial
 from acclimate.engine.known import Known
 from acclimate.engine.live import Extending
+from acclimate.engine.sealed import sealed, unsealed
 from acclimate.experiment.catalog import CALIBRATION, PHASES, TRAINING
 from acclimate.trees import Shared
 
@@ -44,8 +45,10 @@ def test_phase_resumes_from_its_checkpoint_and_nothing_else(name, tmp_path):
     battery.run_phase(name, rounds=2, checkpoint=Checkpoint(path)).checkpoint.close()
     db = sqlite3.connect(path)
     blob = db.execute("SELECT state FROM server WHERE round = 2").fetchone()[0]
-    tampered = trees.dump(trees.transform(lambda t: t + 1 if t.is_floating_point() else t, trees.load(blob)))
-    db.execute("UPDATE server SET state = ? WHERE round = 2", (tampered,))
+    tampered = trees.dump(
+        trees.transform(lambda t: t + 1 if t.is_floating_point() else t, trees.load(unsealed(blob, "server 2", "it")))
+    )
+    db.execute("UPDATE server SET state = ? WHERE round = 2", (sealed(tampered, "server 2"),))
     db.commit()
     db.close()
     resumed = battery.run_phase(name, rounds=ROUNDS, checkpoint=Checkpoint(path))
