@@ -14,6 +14,7 @@ import copy
 import itertools
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -306,7 +307,7 @@ def run(repeats: int = 7) -> list[Line]:
             "trusting": lambda: play(watched(0.0)),
             "stepping in": lambda: play(watched(1.0)),
         }
-        taken = interleave(sides, repeats)
+        taken = interleave(sides, repeats, clock=time.process_time)
         lines += [
             ratio(f"guard, {side}: {name} guarded / alone", taken[side], taken["alone"], None)
             for side in list(sides)[1:]
@@ -330,7 +331,8 @@ def page(cells: Sequence[Mapping[str, Any]]) -> str:
     gains = [cell for cell in cells if cell["alone"] >= cell["source"] + 1]
     lost = [cell for cell in gains if cell["guarded"] - cell["source"] < 0.8 * (cell["alone"] - cell["source"])]
     harmed = [cell for cell in cells if cell["alone"] < cell["source"] - 0.5]
-    said = [
+    alone, guarded = (max((c["source"] - c[kind] for c in cells), default=0.0) for kind in ("alone", "guarded"))
+    asked = [
         (
             "at most 0.5 points below the source model in 90 % of the cells",
             _share(len(cells) - len(below), cells),
@@ -341,6 +343,7 @@ def page(cells: Sequence[Mapping[str, Any]]) -> str:
     ]
     lines = [
         HEAD.strip(),
+        "",
         f"{len(cells)} of {total} cells are measured"
         + ("." if len(cells) == total else "; run the commands again for the rest."),
         "",
@@ -348,12 +351,14 @@ def page(cells: Sequence[Mapping[str, Any]]) -> str:
         "",
         "| wanted | measured | |",
         "|---|---|---|",
-        *(f"| {what} | {found:.1f} % | {'holds' if found >= least else '**missed**'} |" for what, found, least in said),
+        *(
+            f"| {what} | {found:.1f} % | {'holds' if found >= least else '**missed**'} |"
+            for what, found, least in asked
+        ),
         "",
-        f"Without a guard {len(harmed)} of these cells are more than 0.5 points below the source model, by "
-        f"{max((c['source'] - c['alone'] for c in cells), default=0.0):.1f} points at worst; with it {len(below)}, by "
-        f"{max((c['source'] - c['guarded'] for c in cells), default=0.0):.1f} at worst. {len(gains)} cells gain a point "
-        "or more without a guard.",
+        f"Without a guard {len(harmed)} of these cells are more than 0.5 points below the source model, by {alone:.1f} "
+        f"points at worst; with it {len(below)}, by {guarded:.1f} at worst. {len(gains)} cells gain a point or more "
+        "without a guard.",
         "",
         "## Every adapter",
         "",

@@ -9,6 +9,7 @@ from acclimate import trees
 from acclimate.adapters.guard import Guard
 from acclimate.adapters.tent import Tent
 from acclimate.contracts import Adapter, AdapterRecipe
+from acclimate.experiment.catalog import ADAPTERS
 from acclimate.harm import FEATURES, RULE, Signals, Source
 
 
@@ -172,3 +173,14 @@ def test_default_rule_says_nothing_of_a_model_that_agrees():
     seen.add(logits, logits, 0.5)
     assert len(RULE) == len(FEATURES)
     assert float(torch.tensor(RULE).double() @ seen.features()) == 0
+
+
+def test_guard_that_does_not_trust_still_has_something_to_share():
+    model, x = nn.Linear(2, 2), images()
+    watched = Guard(
+        model, adapter=AdapterRecipe(ADAPTERS["em"].load()), calibrated=True, rule=trusting(0.0), margin=1.0
+    )
+    watched.adapt(x)
+    assert not watched.trusted
+    assert watched.shared()["prior"].shape == (2,)
+    assert torch.equal(watched.predict(x), model(x))

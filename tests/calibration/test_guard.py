@@ -4,9 +4,10 @@ import torch
 
 import acclimate as ac
 import battery
-from acclimate.calibration.guard import Guard, Sums, drawn_classes, drawn_shift, nothing, solved
+from acclimate.calibration.guard import Guard, Sums, solved
 from acclimate.contracts import Adapter, AdapterRecipe
 from acclimate.harm import RULE
+from acclimate.played import drawn_classes, drawn_shift, nothing
 from classifiers import cnn, images, labelled
 
 
@@ -42,7 +43,7 @@ def test_rule_says_that_an_adapter_that_is_always_wrong_does_harm():
 
 
 def test_calibration_without_an_adapter_leaves_the_default():
-    outcome = battery.run_phase("guard", rounds=1)
+    outcome = battery.run_algorithm(Guard(), known=battery.trained(), position=1, seed=5)
     torch.testing.assert_close(
         outcome.algorithm.export(outcome.server, None, 0)["rule"], torch.tensor(RULE, dtype=torch.float64)
     )

@@ -18,6 +18,7 @@ PACKAGE = Path(acclimate.__file__).parent
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
 SHARED = {
     "on_batches.py",
+    "around.py",
     "mixing.py",
     "ts_bank.py",
     "ts_block.py",

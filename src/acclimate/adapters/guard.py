@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from acclimate import trees
+from acclimate.adapters.around import Around
 from acclimate.adapters.tent import Tent
-from acclimate.contracts import Adapter, AdapterRecipe, Limits
+from acclimate.contracts import AdapterRecipe
 from acclimate.harm import RULE, Signals, Source
 from acclimate.options import Count, Positive
-from acclimate.params import Params
 from acclimate.trees import Nest
 
 
-class Guard(Adapter):
+class Guard(Around):
     """Watch an adapter without labels; keep its last good state, roll back, start anew, or answer in its place.
 
-    Every so many batches (`every`) both models predict, and a rule estimates from their entropies, the histograms of
-    predicted classes, where and how surely they disagree and how far the adapter has gone what it gains or loses on
-    the last images (`acclimate.harm`). As long as it gains, the adapter answers. When it loses, it goes back to its
-    last good state, if that loses too to its first; meanwhile the source model answers, and the adapter is tried again
-    at every check. So a batch costs at most one more forward pass every `every` batches. What is not finite is shown
-    to no adapter, and no state that is not finite is kept.
-
+    Every `every` batches both models predict, and a rule estimates from entropies, histograms of predicted classes,
+    disagreement and drift what the adapter gains or loses on the last images (`acclimate.harm`). While it gains, it
+    answers. When it loses, it goes back to its last good state, if that loses too to its first; the source model
+    answers, and the adapter is tried again at every check. So there is one more forward pass every `every` batches.
     The rule is the default, or with `calibrated` what the phase `guard` has learnt for this adapter on this model.
     """
 
@@ -41,33 +38,21 @@ class Guard(Adapter):
         margin: float = 0.002,
         **knowledge: Nest,
     ) -> None:
-        super().__init__(net)
-        rule = knowledge.pop("rule") if calibrated else torch.tensor(RULE)
+        inner = adapter(net, **{name: of for name, of in knowledge.items() if name != "rule"})
+        super().__init__(inner, Source(inner))
+        rule = knowledge["rule"] if calibrated else torch.tensor(RULE)
         self.rule, self.every, self.margin = rule.double(), every, margin
-        self.inner = adapter(net, **knowledge)
-        self.source, self.seen = Source(self.inner), Signals(window)
+        self.seen = Signals(window)
         self._first = self.inner.state()
         self.good: Nest = None  # the adapter's last state that gained; None: it has not gained since it started
-        self.batches, self.trusted = 0, True
+        self.batches = 0
 
     @classmethod
     def requires(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         inner: AdapterRecipe = options.get("adapter", AdapterRecipe(Tent))
         return (*inner.needs, "rule") if options.get("calibrated") else inner.needs
 
-    def moving(self) -> Params:
-        return self.inner.moving()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._of_whole(x, self._answer)
-
-    def adapt(self, x: Tensor) -> None:
-        self._of_whole(x, self._learn)
-
-    def predict(self, x: Tensor) -> Tensor:
-        return self._of_whole(x, self._only_predict)
-
-    def _answer(self, x: Tensor) -> Tensor:
+    def answer(self, x: Tensor) -> Tensor:
         """Adapt and predict; the adapter waits while the source model answers, but for the checks."""
         checks = self._due()
         if not (checks or self.trusted):
@@ -81,16 +66,19 @@ class Guard(Adapter):
         self._judge(source, adapted)
         return adapted if self.trusted else source
 
-    def _learn(self, x: Tensor) -> Tensor:
-        """Adapt alone, as where clients exchange before they predict: then there is something to share every time."""
+    def learn(self, x: Tensor) -> Tensor:
+        """As where clients exchange before they predict: then there is something to share every time."""
         checks = self._due()
         self.inner.adapt(x)
         adapted = self.inner.predict(x) if checks else torch.zeros(1)
         if self._sound(adapted) and checks:
             self._judge(self.source(x), adapted)
+            if not self.trusted:  # what it went back to learns from this batch too, and is what may be shared
+                self.inner.adapt(x)
+                self._sound(adapted)
         return adapted
 
-    def _only_predict(self, x: Tensor) -> Tensor:
+    def only_predict(self, x: Tensor) -> Tensor:
         adapted = self.inner.predict(x) if self.trusted else None
         return self.source(x) if adapted is None or not adapted.isfinite().all() else adapted
 
@@ -120,19 +108,6 @@ class Guard(Adapter):
         self.inner.load_state(self._first if self.good is None or not self.trusted else self.good)
         self.trusted = False
 
-    def _of_whole(self, x: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
-        """What becomes of the finite examples of a batch; of the others nothing is known: all classes alike."""
-        self.figures, self.inner.figures = {}, {}
-        whole = x.isfinite().flatten(1).all(1)
-        if whole.all():
-            found = answer(x)
-        else:
-            found = self.source(torch.zeros_like(x)).fill_(0.0)
-            if whole.any():
-                found[whole] = answer(x[whole])
-        self.figures = {**self.inner.figures, **self.figures, "stepped_in": ~whole.all() | (not self.trusted)}
-        return torch.where(found.isfinite().all(-1, keepdim=True), found, 0.0)
-
     def state(self) -> Nest:
         return {
             "inner": self.inner.state(), "good": self.good, "seen": self.seen.state(),
@@ -143,15 +118,3 @@ class Guard(Adapter):
         self.inner.load_state(state["inner"])
         self.seen.load_state(state["seen"])
         self.good, self.batches, self.trusted = state["good"], state["batches"], state["trusted"]
-
-    def shared(self) -> Params:
-        return self.inner.shared()
-
-    def load_shared(self, shared: Mapping[str, Tensor]) -> None:
-        self.inner.load_shared(shared)
-
-    def expects(self, classes: int) -> Params:
-        return self.inner.expects(classes)
-
-    def limits(self) -> Limits:
-        return self.inner.limits()

@@ -18,7 +18,7 @@ from acclimate.engine.seeds import generator, seed_call
 from acclimate.errors import ConfigError, MissingKnowledge, UnsupportedInput, nearest
 from acclimate.examples import Examples
 from acclimate.experiment.catalog import ADAPTERS, PHASES, SYSTEMS
-from acclimate.experiment.choice import Chosen, choose
+from acclimate.experiment.choice import Chosen, choose, default_options
 from acclimate.experiment.schema import options_of
 
 Batches = Iterable[tuple[Any, Tensor]]  # inputs (a tensor, or several by name) and labels
@@ -69,7 +69,7 @@ def _phases(adapter: str, options: dict[str, Any]) -> list[Chosen]:
         _, options = guarded(adapter, options)
         adapter = "guard"
     if adapter == "guard":
-        options = {**options, "calibrated": True}
+        options = {**default_options(ADAPTERS[adapter].load()), **options, "calibrated": True}
     own = set(options_of(ADAPTERS[adapter].load()).model_fields)
     method, problems = choose({"name": adapter, **_among(options, own)}, adapter, ADAPTERS)
     if method is None:

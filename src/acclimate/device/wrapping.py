@@ -61,6 +61,8 @@ def chosen_adapter(adapter: str | type[Adapter], options: dict[str, Any]) -> tup
     asked = adapter if isinstance(adapter, str) else adapter.__name__
     if "guard" in options and asked != "guard":
         adapter, options = guarded(adapter, options)
+    elif asked == "guard" and "rule" in options:
+        options = {"calibrated": True, **options}
     name, table = _table(adapter)
     target, outside = (table[name].load(), Outside()) if name in table else (Outside().load(name, ADAPTERS), Outside())
     known = options_of(target).model_fields
