@@ -84,7 +84,7 @@ def knowledge(adapter, make=None, client=0):
 
 def run_phase(name, *, rounds, cohort=3, make=None, known=None, **more):
     """A phase of the catalog, on its own or, if it needs something, after the phases that export it."""
-    algorithm = _quick(PHASES[name].load()())
+    algorithm = quick(PHASES[name].load()())
     known = before(tuple(algorithm.needs), make) if known is None else known
     position = len(known.outcomes)
     return run_algorithm(
@@ -92,7 +92,7 @@ def run_phase(name, *, rounds, cohort=3, make=None, known=None, **more):
     )
 
 
-def _quick(algorithm):
+def quick(algorithm):
     """The same with at most two local steps, where they are counted; what teaches a guard plays little, of Tent."""
     if isinstance(algorithm, Guard):
         return replace(algorithm, adapter=AdapterRecipe(ADAPTERS["tent"].load()), segments=2, batches=2)

@@ -99,8 +99,8 @@ def test_phase_exports_differ_from_client_to_client_only_where_declared(name):
 @pytest.mark.parametrize("name", PHASES)
 def test_phase_leaves_what_it_is_given_alone(name):
     """Messages serve all clients of a process, and the server's state is what was saved."""
-    algorithm, people = PHASES[name].load()(), battery.population()
-    known = battery.before(algorithm)
+    algorithm, people = battery.quick(PHASES[name].load()()), battery.population()
+    known = battery.before(tuple(algorithm.needs))
     training = Training(algorithm, battery.build(), 5, 0, tuple(people.source), known.exports)
     trainee = Trainee(training, people)
     server = algorithm.init(training.task(people.classes, people.shape))
