@@ -419,7 +419,7 @@ Every adapter meets every stream three times: the source model alone, the adapte
 whose rule the phase `guard` has learnt for it (`{name: guard, adapter: ..., calibrated: true}`), everything else as
 by default. Rules are learnt on source validation images with the phase's own shifts (noise, contrast, brightness,
 blur of random strength; classes drawn at random), one for an adapter at its usual rate and one at ten times that; the
-default rule, and the guard's options, come from SVHN and Fashion-MNIST.
+default rule comes from SVHN and Fashion-MNIST.
 The guard's window, ridge and margin were picked from a few trials on SVHN with speckle noise, as a compromise that
 was not tried itself. No rule and no option was chosen on what is reported here; only the poor camera of the digits was
 added after the source model alone had been seen to make hardly a mistake on them.
