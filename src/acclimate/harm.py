@@ -34,8 +34,8 @@ FEATURES = (
     "source model's preference for its own answer",
     "source model's preference, its prior corrected",
 )
-# Where nothing was learnt for a model and an adapter: learnt by the phase `guard` on SVHN and Fashion-MNIST, for ten
-# adapters at their usual rate and ten times that, each of them with the same say.
+# Where nothing was learnt for a model and an adapter: learnt by the phase `guard` on SVHN and Fashion-MNIST, for eight
+# adapters (and two more on the latter), some also at ten times their rate, each with the same say.
 RULE = (0.22, -0.01, -0.51, 0.67, -1.08, 1.16, -0.02, -0.33, 0.20, -0.42, 0.07)
 
 

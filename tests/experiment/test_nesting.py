@@ -192,9 +192,9 @@ def test_wrap_takes_an_adapter_around_another_with_what_that_one_needs():
     assert isinstance(ac.wrap(net(), "watched", of="tent").adapter.of, Tent)
     with pytest.raises(MissingKnowledge, match="'watched' needs confusion"):
         ac.wrap(net(), "watched", of="bbse")
-    with pytest.raises(ConfigError, match=r"guard.confusion: unknown key"):
+    with pytest.raises(ConfigError, match=r"watched.confusion: unknown key"):
         ac.wrap(net(), "watched", of="tent", confusion=confusion)
-    with pytest.raises(ConfigError, match=r"guard.of.name: unknown 'tnet'; did you mean 'tent'"):
+    with pytest.raises(ConfigError, match=r"watched.of.name: unknown 'tnet'; did you mean 'tent'"):
         ac.wrap(net(), "watched", of="tnet")
     with pytest.raises(ConfigError, match=r"tta-grad.term.mu: expected a number greater than or equal to 0; found -1"):
         ac.wrap(net(), "tta-grad", term={"name": "fedprox", "mu": -1})
