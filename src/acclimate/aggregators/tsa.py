@@ -34,8 +34,8 @@ class TSA(Aggregator[Bank]):
     the paper, the last upload of an absent client takes part, its weight falling by `stale` for every slot of its age.
     Time grows with N² T (D = 256: 0.5 s a slot for 20 clients, 8 s for 200, minutes for 1,000). `sample: 50` keeps it
     below two seconds and moves 1 % of a row's weight with 200 clients in 4 groups, 14 % with 15; with 1,000
-    clients, where all take 160 s, `rows: 200` takes 10 and moves 0.3 % with 4 groups and 4 % with 15, `rows: 100` takes 5
-    and moves 6 % with 15 (seconds of a busy core; `benchmarks/tsa.py`).
+    clients, where all take 160 s, `rows: 200` takes 10 and moves 0.3 % with 4 groups and 4 % with 15, `rows: 100`
+    takes 5 and moves 6 % with 15 (seconds of a busy core; `benchmarks/tsa.py`).
     """
 
     signs: ClassVar[bool] = True
