@@ -125,7 +125,9 @@ def folder(tmp_path):
 
 def accuracies(runs):
     store = Store(runs / "store.sqlite")
-    rows = store.select("SELECT system, client, slot, metric, value FROM row WHERE metric IN ('correct', 'count')")
+    rows = store._db.execute(
+        "SELECT system, client, slot, metric, value FROM row WHERE metric IN ('correct', 'count')"
+    ).fetchall()
     store.close()
     return sorted(rows)
 

@@ -13,10 +13,11 @@ from acclimate.store.run import Run
 def again(run: Run) -> list[Html]:
     """All that decides the numbers."""
     worked = "" if run.worked is None else f", {run.worked / 60:.1f} minutes of work (excluding cached work)"
+    seeds, _, which = some("seed", run.seeds).partition(" ")
     pairs = [
         ("run", run.name),
         ("time", f"{run.started} to {run.finished or 'not finished'}{worked}"),
-        tuple(some("seed", run.seeds).split(" ", 1)),
+        (seeds, which),
         ("versions", ", ".join(f"{name} {version}" for name, version in run.versions.items())),
         *((f"data {name}", f"checksum {digest}") for name, digest in run.checksums().items()),
     ]
