@@ -221,10 +221,8 @@ def kills(number: int, seed: int) -> list[str]:
             killed = _folder(folder, f"killed-{done}")
             ended = False
             while not ended and done < number:
-                process, further = (
-                    test_kill.start(killed, workers=1 + done % 2),
-                    _progress(killed) + draw.randint(0, 60),
-                )
+                further = _progress(killed) + draw.randint(0, 60)
+                process = test_kill.start(killed, workers=1 + done % 2)
                 test_kill.wait(process, lambda: _progress(killed) >= further)  # noqa: B023  (called before they change)
                 time.sleep(draw.uniform(0, 0.5))
                 ended = process.poll() is not None

@@ -24,6 +24,11 @@ from acclimate.store import database
 from acclimate.store.database import Store, Unit
 
 
+def selected(store, sql, *values):
+    """Rows of a store, as they are in the file."""
+    return store._db.execute(sql, values).fetchall()
+
+
 def flip(path, bits=20, seed=0, start=0):
     """Turn some bits of a file around."""
     content, draws = bytearray(path.read_bytes()), random.Random(seed)
@@ -80,7 +85,9 @@ def finished(tmp_path, monkeypatch):
     def again(runs):
         id = run(parse(battery.tiny()), tmp_path / runs)
         store = Store(tmp_path / runs / "store.sqlite")
-        rows = store.select("SELECT * FROM row WHERE metric != 'seconds' AND run = ? ORDER BY 1,2,3,4,5,6,7,8,10", id)
+        rows = selected(
+            store, "SELECT * FROM row WHERE metric != 'seconds' AND run = ? ORDER BY 1,2,3,4,5,6,7,8,10", id
+        )
         store.close()
         return [row[1:] for row in rows]
 
@@ -142,7 +149,7 @@ def test_store_from_before_there_were_versions_is_taken_over(tmp_path):
     store.close()
     store = Store(path)
     assert [found.name for found in store.runs()] == ["a"]
-    assert store.select("PRAGMA user_version") == [(database.VERSION,)]
+    assert selected(store, "PRAGMA user_version") == [(database.VERSION,)]
     store.close()
 
 
@@ -202,7 +209,7 @@ def test_damaged_place_of_a_test_begins_it_again(tmp_path):
     commits = list(battery.run_test("tent", "fedavg"))
     store.commit(unit, commits[0])
     store.resume(unit)
-    ((kept,),) = store.select("SELECT state FROM paused WHERE state IS NOT NULL LIMIT 1")
+    ((kept,),) = selected(store, "SELECT state FROM paused WHERE state IS NOT NULL LIMIT 1")
     damaged = kept[:99] + bytes([kept[99] ^ 1]) + kept[100:]
     store._db.execute("UPDATE paused SET state = ? WHERE state IS NOT NULL", (damaged,))
     with pytest.raises(DamagedFile):
