@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
 import acclimate
 import battery
@@ -57,6 +58,8 @@ def test_readme_commands_work_for_a_newcomer(call, tmp_path, monkeypatch):
     experiment = yaml.safe_load(blocks("README.md", "yaml")[0])
     small = {"scenario": battery.tiny()["scenario"], "seeds": [0]}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**experiment, **small}))
+    (tmp_path / "images").mkdir()
+    Image.new("L", (32, 32), 128).save(tmp_path / "images" / "mine.png")
     commands = re.findall(r"^acclimate .*$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(commands) >= 8
     for command in commands:

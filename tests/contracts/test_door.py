@@ -10,6 +10,7 @@ import battery
 from acclimate import trees
 from acclimate.contracts import Reply
 from acclimate.engine.checkpoint import Checkpoint
+from acclimate.errors import ConfigError
 from acclimate.experiment.catalog import ADAPTERS, PHASES
 from liars import LIAR, SHAPES, Tampered
 
@@ -86,25 +87,32 @@ def test_phase_resumes_after_a_reply_that_was_left_out(tmp_path):
 
 # ---- uploads ----
 
-SHARING = [name for name in ADAPTERS if name not in ("none", "knn-per", "pfl-ensemble", "fedthe", "t3a", "memo")]
+def exchanged(name, **more):
+    """What comes of a test with FedAvg; who shares nothing has no upload that could look wrong."""
+    try:
+        return list(battery.run_test(name, "fedavg", **more))
+    except ConfigError as error:
+        if "shares nothing" not in str(error):
+            raise
+        pytest.skip(f"{name} shares nothing")
 
 
 def left_out(commits):
     return {s.client for commit in commits for s in commit.scores if "left_out" in s.values}
 
 
-@pytest.mark.parametrize("name", SHARING)
+@pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_declares_what_its_honest_uploads_look_like(name):
-    commits = list(battery.run_test(name, "fedavg"))
+    commits = exchanged(name)
     assert left_out(commits) == set()
     assert any("bytes_down" in s.values for commit in commits for s in commit.scores)
 
 
-@pytest.mark.parametrize("name", SHARING)
+@pytest.mark.parametrize("name", ADAPTERS)
 @pytest.mark.parametrize("how", SHAPES)
 def test_upload_that_looks_wrong_is_set_aside_and_gets_no_download(name, how):
     executor = Tampered(lambda upload: upload._replace(params=SHAPES[how](upload.params)))
-    commits = list(battery.run_test(name, "fedavg", executor=executor))
+    commits = exchanged(name, executor=executor)
     assert left_out(commits) == {executor.victim()}
     assert not [s for c in commits for s in c.scores if s.client == executor.victim() and "bytes_down" in s.values]
 
