@@ -87,6 +87,7 @@ def test_phase_resumes_after_a_reply_that_was_left_out(tmp_path):
 
 # ---- uploads ----
 
+
 def exchanged(name, **more):
     """What comes of a test with FedAvg; who shares nothing has no upload that could look wrong."""
     try:

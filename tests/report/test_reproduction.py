@@ -1,4 +1,5 @@
 import json
+import re
 import statistics
 
 import pytest
@@ -122,7 +123,10 @@ def test_reproduce_draws_what_is_varied(call, tmp_path, paper):
     call("reproduce", "tiny-table", "--workers", "1")
     drawn = picture.read_text()
     assert ">little<" in drawn and ">much<" in drawn and ">noise of the images<" in drawn
-    assert drawn.count("<circle") == 4  # two systems, two values
+    points = set(
+        re.findall(r'aria-label="([^"]*; system: [^"]*)" role="graphics-symbol" aria-roledescription="point"', drawn)
+    )
+    assert len(points) == 4, points  # two systems, two values
     for stream in ("label", "feature", "mean"):
         name = picture.stem.replace("label", stream)
         assert f"![{name}](../figures/{name}.svg)" in (page / "reproduction" / "tiny-table.md").read_text()
@@ -350,7 +354,7 @@ def test_reproduce_shows_pictures_where_the_table_asks_for_them(call, paper, tmp
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
     assert not (tmp_path / "docs" / "figures").exists()
     atp = {"name": "atp", "phases": [{"name": "atp", "rounds": 1}], "adapter": "atp"}
-    systems = ["none", "em", "fedavg+tent", atp]
+    systems = ["none", "em", "fedamp+tent", atp]
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**EXPERIMENT, "systems": systems, "seeds": [0]}))
     paper(pictures=True)
     call("reproduce", "tiny-table", "--workers", "1")
