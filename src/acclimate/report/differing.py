@@ -17,7 +17,8 @@ def labels(runs: Sequence[Run]) -> list[str]:
     keys = _differing(plain)
     telling = [key for key in keys if len({one.get(key) for one in plain}) == len(runs)]
     chosen = telling[:1] or keys
-    made = [", ".join(f"{key}={one.get(key, 'none')}" for key in chosen) for one in plain]
+    shown = {key: _shared(key) if len(set(map(_shared, keys))) == 1 else key for key in chosen}
+    made = [", ".join(f"{shown[key]}={one.get(key, 'none')}" for key in chosen) for one in plain]
     return made if len(set(made)) == len(runs) and len(chosen) <= MOST_KEYS else [run.name for run in runs]
 
 
@@ -40,6 +41,15 @@ def flat(plain: Any, path: str = "") -> dict[str, str]:
     else:
         return {path: str(plain)}
     return {k: v for key, item in items for k, v in flat(item, f"{path}.{key}" if path else str(key)).items()}
+
+
+def _shared(key: str) -> str:
+    """What is left of a key without the system that has it, for what all systems share.
+
+    >>> _shared("systems.tent.phases.fedavg.rounds"), _shared("scenario.noise")
+    ('phases.fedavg.rounds', 'scenario.noise')
+    """
+    return key.split(".", 2)[2] if key.startswith("systems.") and key.count(".") > 1 else key
 
 
 def _differing(plain: Sequence[dict[str, str]]) -> list[str]:
