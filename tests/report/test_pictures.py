@@ -249,6 +249,7 @@ def test_kinds_of_modules_know_norms_by_their_statistics_or_names():
          ["scenario.shift=label", "scenario.shift=feature"]),
         ([{"systems": [{"name": "atp", "rounds": 1}]}, {"systems": [{"name": "atp", "rounds": 2}]}],
          ["systems.atp.rounds=1", "systems.atp.rounds=2"]),
+        ([{"systems": [{"name": "a", "rounds": n}, {"name": "b", "rounds": n}]} for n in (1, 2)], ["rounds=1", "rounds=2"]),
         ([{"a": 1, "b": 1}, {"a": 1, "b": 2}, {"a": 2, "b": 2}], ["a=1, b=1", "a=1, b=2", "a=2, b=2"]),
         ([{"name": "x"}, {"name": "y"}], ["run 0", "run 1"]),
     ],

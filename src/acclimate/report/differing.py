@@ -17,7 +17,8 @@ def labels(runs: Sequence[Run]) -> list[str]:
     keys = _differing(plain)
     telling = [key for key in keys if len({one.get(key) for one in plain}) == len(runs)]
     chosen = telling[:1] or keys
-    shown = {key: _shared(key) if len(set(map(_shared, keys))) == 1 else key for key in chosen}
+    everywhere = len(keys) > 1 and len(set(map(_shared, keys))) == 1  # in all systems alike
+    shown = {key: _shared(key) if everywhere else key for key in chosen}
     made = [", ".join(f"{shown[key]}={one.get(key, 'none')}" for key in chosen) for one in plain]
     return made if len(set(made)) == len(runs) and len(chosen) <= MOST_KEYS else [run.name for run in runs]
 
