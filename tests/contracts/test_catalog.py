@@ -22,6 +22,7 @@ SHARED = {
     "mixing.py",
     "ts_bank.py",
     "ts_block.py",
+    "ts_rows.py",
     "judging.py",
 }  # not methods: what methods share, parts of TSA
 ROOMS_OF_METHODS = ("training", "calibration", "adapters", "aggregators")

@@ -140,7 +140,8 @@ def test_evaluate_stores_figures_of_adapters_and_aggregators():
     figures = {
         (f.client, f.slot): trees.load(f.values) for commit in commits for f in commit.figures if f.stream == "label"
     }
-    assert figures[-1, 0]["weights"].shape == (3, 3)
+    assert figures[-1, 0]["weights"].shape == (1, 3)  # all rows are equal, and kept once
+    assert len(figures[-1, 0]["columns"]) == 3
     assert figures[0, 1]["place"].item() == 2.0
 
 

@@ -125,7 +125,7 @@ def test_a_client_that_is_lost_costs_its_own_contribution_and_comes_back():
     }
     assert slots[0] == [*range(10), -1]
     assert slots[1] == [*range(10), -1]  # it went on where it stood
-    senders = [trees.load(f.values)["weights"].shape[0] for c in commits for f in c.figures if f.client == -1]
+    senders = [trees.load(f.values)["weights"].shape[1] for c in commits for f in c.figures if f.client == -1]
     assert senders[:4] == [3, 2, 2, 3]
 
 

@@ -202,7 +202,7 @@ def test_train_refuses_to_average_different_models():
         def client_update(self, message, state, client):
             return Reply({k: v for k, v in client.task.build(client.id).state_dict().items()}), state
 
-    with pytest.raises(PhaseFailed, match="left out: 4"):  # at the door: none is what the message leads one to expect
+    with pytest.raises(PhaseFailed, match="of no use: 4"):  # at the door: none is what the message leads one to expect
         run(Own(), make=build)
 
 

@@ -123,7 +123,7 @@ def test_fedavg_trains_on_every_scenario(name, here, tmp_path):
 
 
 def test_every_scenario_that_needs_no_files_of_the_user_is_tried():
-    assert set(SCENARIOS) - set(TINY) == {"own"}  # tried with files made by tests/scenarios
+    assert set(SCENARIOS) - set(TINY) == {"own", "nodes"}  # tried with files made by tests/scenarios and tests/flower
 
 
 def test_attribute_shift_says_what_is_missing(monkeypatch, tmp_path):

@@ -111,8 +111,8 @@ def how_to_get(adapter: str, needs: list[str]) -> str:
 
 
 def calibrations() -> dict[str, str]:
-    """What can be learnt for any model from labelled batches, and the phase that does it."""
-    phases = {name: entry.load()() for name, entry in CALIBRATION.items()}
+    """What can be learnt for any model from labelled batches, and the phase that does it; of several, the first."""
+    phases = {name: entry.load()() for name, entry in reversed(CALIBRATION.items())}
     return {export: name for name, phase in phases.items() if phase.needs == ("model",) for export in phase.exports}
 
 
