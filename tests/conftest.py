@@ -38,6 +38,7 @@ def two_workers():
 def call(tmp_path, monkeypatch, capsys):
     """Run the command line in an empty folder; returns exit code, output, errors."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # of whoever started the tests
 
     def invoke(*words):
         monkeypatch.setattr(sys, "argv", ["acclimate", *words])
