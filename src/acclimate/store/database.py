@@ -211,7 +211,7 @@ class Store:
             (_, ours), (name, theirs) = (self._db.execute(runs, (id,)).fetchone() for id in (unit.run, other[0]))
             together = json.dumps(_united(json.loads(ours), json.loads(theirs)))
             self._db.execute("UPDATE run SET versions = ? WHERE id = ?", (together, unit.run))
-            if unit.phase in _TAKEN:
+            if unit.phase in _TAKEN and other[0] != unit.run:  # two of its own systems may be alike
                 self.note(unit.run, unit.system, unit.seed, _TAKEN[unit.phase], name)
         return str(name)
 
