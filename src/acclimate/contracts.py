@@ -36,6 +36,12 @@ Limits = dict[str, tuple[float, float]]  # name of a tensor → the least and th
 Knowledge = dict[str, Nest]  # what phases export by name; "model" is the Params of a model
 
 
+def _unforeseen() -> torch.Generator:
+    generator = torch.Generator()
+    generator.seed()
+    return generator
+
+
 @dataclass(frozen=True)
 class Task:
     """What the server of a phase knows of the problem."""
@@ -66,6 +72,8 @@ class Client:
     # What a method may find again in later rounds, such as something slow to compute. It may be empty in any round, so
     # no result may depend on it.
     notes: dict[int, Nest] = field(default_factory=dict)
+    # Draws what nobody else may draw again, such as noise that hides a reply; on a machine of its own the client's.
+    secret: torch.Generator = field(default_factory=_unforeseen)
 
     def start(self) -> Params:
         """Where this client's training starts: at the model that earlier phases made for it, else at a fresh one."""
@@ -115,6 +123,11 @@ class Algorithm(ABC, Generic[S, C]):
     def welcomes(self) -> bool:
         """Whether clients that never took part can get a state of their own."""
         return type(self).welcome is not Algorithm.welcome
+
+    @property
+    def sends_back(self) -> bool:
+        """Whether a reply is the named tensors that `expects` gives, moved by training: how far can then be limited."""
+        return False
 
     def extend(self, net: nn.Module) -> nn.Module:
         """A model with the further modules that this phase trains (`models.extended`); by default as it is."""

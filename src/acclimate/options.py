@@ -13,6 +13,7 @@ Positive = Annotated[float, Gt(0)]
 Rates = Annotated[tuple[Positive, ...], MinLen(1)]  # to choose from
 NonNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Interval(ge=0, le=1)]
+OpenShare = Annotated[float, Interval(gt=0, lt=1)]
 PositiveShare = Annotated[float, Interval(gt=0, le=1)]
 HalfShare = Annotated[float, Interval(ge=0, lt=0.5)]  # of clients that may be hostile
 Decay = Annotated[float, Interval(ge=0, lt=1)]  # momenta and the like

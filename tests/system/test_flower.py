@@ -21,6 +21,7 @@ from acclimate.experiment.cache import trained
 from acclimate.experiment.reader import parse
 from acclimate.experiment.run import STORE, run
 from acclimate.store.database import Store
+from acclimate.training.private import clipped
 
 flwr = pytest.importorskip("flwr", reason="Flower is not installed (pip install -e '.[flower]')")
 
@@ -183,3 +184,19 @@ def test_the_page_works_word_for_word(tmp_path):
         family = [pid for one in started for pid in (one, *descendants(one))]
         subprocess.run(["bash", "-c", ending], **how)
         end_all(family)
+
+
+def test_replies_are_clipped_as_by_flowers_own_modifier():
+    from flwr.supercore.differential_privacy import compute_clip_model_update
+
+    torch.manual_seed(0)
+    sent = {"a": torch.randn(40, 3), "b": torch.randn(7)}
+    update = {name: tensor + torch.randn(tensor.shape) for name, tensor in sent.items()}
+    for norm in (0.5, 1000.0):
+        theirs = [tensor.double().numpy() for tensor in update.values()]
+        compute_clip_model_update(theirs, [tensor.double().numpy() for tensor in sent.values()], norm)
+        ours = clipped(update, sent, norm)
+        assert all(
+            torch.allclose(a.double(), torch.from_numpy(b), atol=1e-6)
+            for a, b in zip(ours.values(), theirs, strict=True)
+        )

@@ -73,10 +73,13 @@ class Folded(NamedTuple):
 
 
 class Clients:
-    """The clients of a process: their data, and their streams cut into batches, once for all tests."""
+    """The clients of a process: their data, and their streams cut into batches, once for all tests.
 
-    def __init__(self, people: Population) -> None:
-        self.people = people
+    `secret` is what only they know, on a machine of their own: with it, nobody can draw again what hides their replies.
+    """
+
+    def __init__(self, people: Population, secret: str = "") -> None:
+        self.people, self.secret = people, secret
         self._streams = {(s.client, s.name): s for s in (*people.validation_streams(), *people.streams)}
         self._cut: dict[tuple[int, str, int | str], list[Slot]] = {}
 
@@ -100,7 +103,7 @@ class Training:
     exports: Exports = field(default_factory=Exports)
 
     def open(self, clients: Clients) -> Trainee:
-        return Trainee(self, clients.people)
+        return Trainee(self, clients.people, clients.secret)
 
     def task(self, classes: int, shape: tuple[int, int, int]) -> Task:
         """The problem, as the server and the clients see it."""
@@ -114,8 +117,8 @@ class Training:
 class Trainee:
     """Clients in a phase."""
 
-    def __init__(self, training: Training, people: Population) -> None:
-        self.training, self.people = training, people
+    def __init__(self, training: Training, people: Population, secret: str = "") -> None:
+        self.training, self.people, self.secret = training, people, secret
         self.live = Live(training.extended())
         task = training.task(people.classes, people.shape)
         self.task = Task(**{**vars(task), "public": people.unlabelled()})
@@ -125,7 +128,7 @@ class Trainee:
     def do(self, part: Part) -> Took:
         """One client's round."""
         algorithm, place = self.training.algorithm, (self.training.seed, self.training.position, part.round, part.id)
-        client = self._client(part, generator(*place, "batches"))
+        client = self._client(part, generator(*place, "batches"), generator(*place, "secret", self.secret))
         message = part.message.read()
         if part.state is None:
             seed_call(*place, "client_init")
@@ -164,7 +167,7 @@ class Trainee:
             self._asked = message, Form(self.training.algorithm.expects(message.read(), self.task))
         return self._asked[1]
 
-    def _client(self, part: Part, rng: torch.Generator) -> Client:
+    def _client(self, part: Part, rng: torch.Generator, secret: torch.Generator) -> Client:
         train, validation = map(self.people.examples, self.people.source[part.id])
         if part.id in self.people.liars and self.people.hostile.attack == "labels":
             train = replace(train, labels=self.task.classes - 1 - train.labels)
@@ -181,6 +184,7 @@ class Trainee:
             rng=rng,
             known=known,
             notes=self.notes.of(part.id),
+            secret=secret,
         )
 
 

@@ -163,6 +163,11 @@ TRAINING = {
         "who has agreed with everybody so far counts more",
         "Xu & Lyu, FL-ICML 2021",
     ),
+    "private": Entry(
+        "acclimate.training.private:Private",
+        "replies clipped on the client, and hidden by noise there",
+        "Balle & Wang, ICML 2018",
+    ),
 }
 
 CALIBRATION = {

@@ -28,7 +28,7 @@ ENGINE = (
     "scenarios.hostile",
 )
 # Methods of methods that say what an honest client sends.
-DOOR = ("expects", "limits")
+DOOR = ("expects", "limits", "sends_back")
 # What decides no bit of a phase or a test.
 SILENT = ("", "errors", "options", "plugins", "api", "device", "experiment", "store", "report", "cli", "version")
 

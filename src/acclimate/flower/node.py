@@ -8,6 +8,7 @@ nothing is remembered but what is kept; experiments and populations are, where a
 from __future__ import annotations
 
 import re
+import secrets
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -48,6 +49,7 @@ from acclimate.trees import Parcel, Shared
 from acclimate.version import __version__
 
 TEXT = "experiment.yaml"
+SECRET = "secret"
 
 
 @dataclass
@@ -122,7 +124,8 @@ class Node:
             trained, tested = experiment.populations(scene.seed)
             commons = tuple(Shared(blob_of(digest), lasting=True) for digest in told["commons"])
             work = places.rebuilt(told, trained, commons)
-            clients, asked = Clients(tested if scene.tested else trained), unpack(blobs[RECORDS], blob_of)
+            clients = Clients(tested if scene.tested else trained, self._secret())
+            asked = unpack(blobs[RECORDS], blob_of)
             if isinstance(work, Training):
                 phase = places.phase(told)
                 answered = _Rounds(kept, said["work"], work.open(clients), phase.keep_every if phase else None).do(
@@ -132,6 +135,17 @@ class Node:
                 answers = Answers(experiment, scene.seed, places.systems[told["adapter"][0]].name, self.name)
                 answered = _Streams(kept, said["work"], work.open(clients), answers).do(asked)
         return Letter(written({}), {RECORDS: pack(answered, {})})
+
+    def _secret(self) -> str:
+        """What only this node knows: noise that hides replies cannot be drawn again by whoever sent the experiment.
+
+        It is kept, so that a message that comes twice is answered twice in the same way.
+        """
+        file = self.folder / SECRET
+        if not file.is_file():
+            write_whole(file, lambda opened: opened.write(secrets.token_hex(32).encode()))
+            file.chmod(0o600)
+        return file.read_text(encoding="ascii")
 
     def _places(self, name: str) -> Places:
         if name not in self._read:

@@ -50,6 +50,10 @@ class AFL(Averaging[State]):
         sent = Global(replies.mean(), server.sent.round + 1)  # Σ_k λ_k w_k
         return State(sent, dict(zip(server.weights, nearest, strict=True)))
 
+    @property
+    def sends_back(self) -> bool:
+        return False  # the server also needs its loss and weight
+
     def expects(self, server: State, task: Task) -> Params:  # type: ignore[override]
         return server.sent.w
 

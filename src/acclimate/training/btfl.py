@@ -79,6 +79,10 @@ class BTFL(Algorithm[Global, Tensor]):
         epochs.fit([Group({"head": w_p}, loss)], client.train, torch.default_generator, round=round)
         return w_p.detach()
 
+    @property
+    def sends_back(self) -> bool:
+        return True
+
     def expects(self, server: Global, task: Task) -> Params:
         return server.w
 

@@ -37,6 +37,10 @@ class Averaging(Algorithm[S, None]):
         fit = self.local.fit(net, client.train, client.rng, self.loss(net, server.w), round=server.round)  # w_k
         return Reply(params.of(net), len(client.train), {"loss": fit.loss}), None
 
+    @property
+    def sends_back(self) -> bool:
+        return True
+
     def expects(self, server: Global, task: Task) -> Params:
         return server.w
 

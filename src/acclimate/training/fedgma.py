@@ -41,6 +41,10 @@ class FedGMA(FedAvg):
         scaled = {name: tensor * n for name, tensor in reply.update.items()}
         return Reply(Update(scaled, sign, torch.tensor(float(n))), metrics=reply.metrics), None
 
+    @property
+    def sends_back(self) -> bool:
+        return False  # signs and scaled changes
+
     def expects(self, server: Global, task: Task) -> Update:  # type: ignore[override]
         trained = [name for name, _ in task.build(None).named_parameters()]
         return Update(server.w, {name: server.w[name] for name in trained}, torch.tensor(0.0))

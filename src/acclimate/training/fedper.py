@@ -46,6 +46,10 @@ class FedPer(Algorithm[Global, Params]):
         reply = Reply({name: after[name] for name in server.w}, len(client.train), {"loss": fit.loss})
         return reply, {name: after[name] for name in own}
 
+    @property
+    def sends_back(self) -> bool:
+        return True
+
     def expects(self, server: Global, task: Task) -> Params:
         return server.w
 

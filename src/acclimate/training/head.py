@@ -46,6 +46,10 @@ class Head(Algorithm[Split, None]):
         after = params.of(net)
         return Reply({name: after[name] for name in server.w}, len(client.train), {"loss": fit.loss}), None
 
+    @property
+    def sends_back(self) -> bool:
+        return True
+
     def expects(self, server: Global, task: Task) -> Params:
         return server.w
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from torch import nn
-
 from acclimate import trees
-from acclimate.contracts import Algorithm, Client, Knowledge, Newcomer, Replies, Reply, Task
+from acclimate.contracts import Replies, Reply, Task
 from acclimate.robust.rule import Rule
-from acclimate.training.fedavg import FedAvg
+from acclimate.training.around import Around
 from acclimate.trees import Nest
 
 
@@ -22,13 +20,11 @@ class Wary(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Judging(Algorithm[Wary, Any], Rule):
+class Judging(Around[Wary, Any], Rule):
     """The phase `of`, a mean or a sum of replies, with what a rule makes of them instead of what clients sent.
 
     Clients with more examples still count more, except in the rules that choose for all.
     """
-
-    of: Algorithm[Any, Any] = field(default_factory=FedAvg, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.of.keeps:
@@ -38,33 +34,11 @@ class Judging(Algorithm[Wary, Any], Rule):
     def keeps(self) -> bool:
         return True
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return self.of.needs
-
-    @property
-    def exports(self) -> tuple[str, ...]:
-        return self.of.exports
-
-    @property
-    def personal(self) -> tuple[str, ...]:
-        return self.of.personal
-
-    @property
-    def welcomes(self) -> bool:
-        return self.of.welcomes
-
-    def extend(self, net: nn.Module) -> nn.Module:
-        return self.of.extend(net)
-
     def init(self, task: Task) -> Wary:
         return Wary(self.of.init(task), None)
 
     def broadcast(self, server: Wary, id: int) -> Any:
         return self.of.broadcast(server.of, id)
-
-    def expects(self, message: Any, task: Task) -> Nest:
-        return self.of.expects(message, task)
 
     def server_update(self, server: Wary, replies: Replies) -> Wary:
         ids, sent = zip(*replies.items(), strict=True)
@@ -82,15 +56,3 @@ class Judging(Algorithm[Wary, Any], Rule):
 
     def release(self, server: Wary, id: int) -> Any:
         return self.of.release(server.of, id)
-
-    def client_init(self, client: Client) -> Any:
-        return self.of.client_init(client)
-
-    def client_update(self, message: Any, state: Any, client: Client) -> tuple[Reply, Any]:
-        return self.of.client_update(message, state, client)
-
-    def welcome(self, released: Any, newcomer: Newcomer) -> Any:
-        return self.of.welcome(released, newcomer)
-
-    def export(self, released: Any, state: Any, client: int) -> Knowledge:
-        return self.of.export(released, state, client)

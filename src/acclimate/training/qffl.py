@@ -49,6 +49,10 @@ class QFFL(FedAvg):
         statistics = {name: tensor for name, tensor in after.items() if name not in step}
         return Reply(Update(delta, h, statistics), metrics={"loss": f}), None
 
+    @property
+    def sends_back(self) -> bool:
+        return False  # scaled changes and a curvature
+
     def expects(self, server: Global, task: Task) -> Update:  # type: ignore[override]
         trained = dict(task.build(None).named_parameters())
         delta = {name: tensor for name, tensor in server.w.items() if name in trained}
