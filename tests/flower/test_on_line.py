@@ -15,6 +15,7 @@ from acclimate.experiment.reader import parse, read
 from acclimate.experiment.run import STORE, run
 from acclimate.flower.executor import OnLine, TooFewNodes
 from acclimate.flower.places import OnNodes
+from acclimate.report.table import table
 from acclimate.store.database import Store
 from flower.inside import Inside
 
@@ -159,6 +160,24 @@ def test_a_node_that_is_gone_costs_its_clients_and_may_come_back(tmp_path):
     executor = OnLine(line, there, say=said.append)
     run(there, tmp_path / "runs", executor=executor)
     assert [number for kind, number in line.asked if kind == "train"] == [2, 2, 1, 1, 2]
+
+
+@pytest.mark.parametrize("answers", ["lost", "rubbish"])
+def test_a_client_whose_answers_never_counted_in_training_is_left_out_of_the_test(tmp_path, answers):
+    class Mute(Inside):
+        def changed(self, asked, id, answer):
+            return spoilt(answer, of_all(of_others)) if (asked, id, answers) == ("train", 101, "rubbish") else answer
+
+    lose = lambda kind, number, node: "no answer" if (kind, node, answers) == ("train", 101, "lost") else None  # noqa: E731
+    there, heard = OnNodes.of(tiny(), tmp_path / "runs"), Heard()
+    run(there, tmp_path / "runs", executor=OnLine(Mute(tmp_path, lose=lose), there, say=heard.say), listener=heard)
+    with closing(Store(tmp_path / "runs" / STORE)) as store:
+        tested = {entry.system: set(clients) for (entry, _, _), clients in store.find(there.run_name).counts.items()}
+        remarks = {line.system: line.remarks for line in table(store.find(there.run_name)).lines}
+    assert tested["heads"] == {0, 2}
+    assert remarks["heads"] == ["without 1 client(s) that did not answer, so not of the same images as others"]
+    assert tested["drift"] == {0, 1, 2}  # a model that everybody has
+    assert any("client 1: no answer of its counted in training" in text for text in heard.texts)
 
 
 def test_no_node_at_all_is_a_message_and_not_a_wait_for_ever(tmp_path, monkeypatch):

@@ -38,6 +38,7 @@ from acclimate.trees import Parcel, Shared
 __all__ = ["Commit", "Figure", "Paused", "Resume", "Score", "Test", "check_knowledge", "evaluate"]
 
 MOST_SAVING = 0.04  # of the time of a test: everybody's state may be large
+NOTHING_OF_ITS_OWN = "no answer of its counted in training, so that it has no model of its own"
 MOST_LOSSES = 3  # of workers, without anything saved in between; of one client's answers, one after another
 
 
@@ -73,7 +74,7 @@ def evaluate(
     Yields what to save about every `commit_seconds`, less often where saving takes more than 4 % of the time, and
     after every piece of work if it is 0; where it was saved up to goes into `resume` after an interruption.
     """
-    check_knowledge(known, recipe.needs, [member.client for member in roster.members])
+    without = check_knowledge(known, recipe.needs, [member.client for member in roster.members])
     trial = Trial(
         recipe=recipe,
         members=tuple((member.client, member.stream) for member in roster.members),
@@ -83,14 +84,17 @@ def evaluate(
         exports=known.exports,
         signs=aggregator is not None and aggregator.signs,
     )
-    run = _Run(trial, roster, known, executor, commit_seconds, resume or Commit(), progress)
+    run = _Run(trial, roster, known, executor, commit_seconds, resume or Commit(), progress, without)
     with one_thread():
         executor.install(trial)
         yield from run.alone() if aggregator is None else run.together(aggregator)
 
 
-def check_knowledge(known: Known, needs: Sequence[str], clients: Sequence[int]) -> None:
-    """Name what is missing, and for whom, before the first batch."""
+def check_knowledge(known: Known, needs: Sequence[str], clients: Sequence[int]) -> set[int]:
+    """Name what is missing, and for whom, before the first batch.
+
+    Returns the clients that must be left out, since they have nothing of their own through a fault of theirs.
+    """
     wanted = ("model", *needs)
     phases = ", ".join(type(outcome.algorithm).__name__ for outcome in known.outcomes) or "none"
     for name in wanted:
@@ -98,13 +102,18 @@ def check_knowledge(known: Known, needs: Sequence[str], clients: Sequence[int]) 
             raise MissingKnowledge(
                 f"'{name}' is exported by no phase (phases: {phases}); add one that exports it before the test"
             )
+    without = set[int]()
     for client in dict.fromkeys(clients) if known.personal & set(wanted) else ():
         for name in known.lacks(client, wanted):
+            if known.unheard(client):
+                without.add(client)
+                continue
             raise MissingKnowledge(
                 f"client {client} has no '{name}': the phases ({phases}) keep part of it on the clients that "
                 "took part, and this one never did. Test clients that trained (in scenario 'twofold': "
                 "new: false; and cohort: all), or use phases that export to everybody or welcome newcomers"
             )
+    return without
 
 
 @dataclass
@@ -116,6 +125,7 @@ class _Run:
     commit_seconds: float
     saved: Resume  # where everything stands that was handed over to be saved
     progress: Progress | None
+    without: set[int]  # clients that cannot be tested
 
     def __post_init__(self) -> None:
         position: dict[str, Iterator[int]] = defaultdict(count)
@@ -123,7 +133,12 @@ class _Run:
         self.homes = [next(position[member.stream]) for member in self.roster.members]
         self.since, self.saving, self.losses = time.monotonic(), 0.0, 0
         self.turned_away: dict[int, str] = {}  # clients whose last bad upload was set aside, and why
-        self.lost: dict[int, tuple[int, str]] = {}  # members that do not answer: how often in a row, and why
+        # Members that do not answer: how often in a row, and why.
+        self.lost: dict[int, tuple[int, str]] = {
+            m: (MOST_LOSSES + 1, NOTHING_OF_ITS_OWN)
+            for m, member in enumerate(self.roster.members)
+            if member.client in self.without
+        }
         self._go_back()
 
     def _go_back(self) -> None:
@@ -213,7 +228,7 @@ class _Run:
             t, blob = self.saved.servers[name]
         tasks = []
         for m in members:
-            if m not in self.ended:
+            if m not in self.ended and not self._given_up(m):
                 paused = self.saved.members.get(m)
                 stop = self._stop(presence[m], t if paused is None else self._next_exchange(paused.slot))
                 tasks.append(Begin(m, paused, stop, self._own(m)))

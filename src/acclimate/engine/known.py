@@ -94,6 +94,12 @@ class Outcome:
         return None if blob is None else Parcel(blob)
 
     @cached_property
+    def unheard(self) -> frozenset[int]:
+        """Clients that were asked and have nothing of their own, since no answer of theirs counted."""
+        asked = {client for _, client, name, _ in self.checkpoint.metrics() if name in ("lost", "left_out")}
+        return frozenset(client for client in asked if self.state(client) is None)
+
+    @cached_property
     def common(self) -> Shared:
         """What everybody takes from this phase."""
         names = [name for name in self.algorithm.exports if name not in self.algorithm.personal]
@@ -160,6 +166,10 @@ class Known:
         """What a client is sent once to know these: what everybody knows, and what it is given of its own."""
         common = {name: value for name, value in self.of(None).items() if name in names and name not in self.personal}
         return [common, *(one.released.read() for one in self.own(client))]
+
+    def unheard(self, client: int) -> bool:
+        """Whether a client lacks something since no answer of its counted, and not since nobody asked it."""
+        return any(client in outcome.unheard for outcome in self.outcomes if outcome.algorithm.personal)
 
     def lacks(self, client: int, names: Sequence[str]) -> list[str]:
         """Which of these a client cannot come to know."""

@@ -136,8 +136,20 @@ def _line(run: Run, entry: Entry, cells: dict[str, Cell]) -> Line:
         knowledge_bytes=max(sent, default=0),
         left_out=int(costs.left_out),
         stepped_in=None if costs.stepped_in is None else costs.stepped_in / costs.slots,
-        remarks=_remarks(run, entry) + ([f"clients missed {100 * missed:.0f} % of the exchanges"] if missed else []),
+        remarks=_remarks(run, entry)
+        + ([f"clients missed {100 * missed:.0f} % of the exchanges"] if missed else [])
+        + _untested(run, entry),
     )
+
+
+def _untested(run: Run, entry: Entry) -> list[str]:
+    """Clients that others were tested on and this one was not: accuracies are then not of the same images."""
+    few: dict[int, set[int]] = defaultdict(set)  # seed → clients
+    for (_, seed, stream), clients in run.counts.items():
+        if run.finished and (own := run.counts.get((entry, seed, stream))) is not None:
+            few[seed] |= clients.keys() - own.keys()
+    most = max(map(len, few.values()), default=0)
+    return [f"without {most} client(s) that did not answer, so not of the same images as others"] if most else []
 
 
 def _cell(run: Run, scores: Sequence[Scored], groups: Mapping[int, Mapping[int, str]]) -> Cell:
