@@ -28,6 +28,7 @@ from acclimate.experiment.outside import Listed, Outside
 from acclimate.experiment.run import STORE, is_finished
 from acclimate.experiment.run import run as run_experiment
 from acclimate.experiment.versions import versions
+from acclimate.flower.places import MARK, OnNodes
 from acclimate.report.table import Table, table
 from acclimate.scenarios.population import Population
 from acclimate.store.database import Store
@@ -82,7 +83,9 @@ class Run:
             found = {run.name: run.experiment for run in store.runs()}
         if name not in found:
             raise AcclimateError(f"no run '{name}' in {runs}; {nearest(name, found)}")
-        return Run(name, _restored(found[name], bundle.listed(plugins)), Path(runs))
+        experiment = _restored(found[name], bundle.listed(plugins))
+        folder = Path(runs) / name
+        return Run(name, OnNodes.restored(experiment, folder) if (folder / MARK).is_file() else experiment, Path(runs))
 
     @property
     def folder(self) -> Path:
@@ -142,7 +145,7 @@ class RunSystem:
         if seed not in experiment.seeds:
             raise ConfigError([f"seed: the run has {', '.join(map(str, experiment.seeds))}; found {seed}"], "export")
         system, scenario = self._chosen(seed), experiment.scenario.made
-        population = scenario.build(seed)
+        population, _ = experiment.populations(seed)
         with trained(system, population, seed, self._round(seed)) as known:
             knowledge = _knowledge(system, known, client)
             tensors = knowledge.pop("model")
@@ -187,12 +190,17 @@ class RunSystem:
 def _knowledge(system: System, known: Known, client: int | None) -> Knowledge:
     """The model and what the adapter needs, for everybody or for one client."""
     wanted = ("model", *system.adapter.made.needs)
-    found = known.of(client)
-    missing = [name for name in wanted if name not in found]
-    if missing and client is None:
+    found, own = known.of(client), [name for name in wanted if name in known.personal]
+    if client is None and own:  # an earlier phase may have exported it to everybody
         raise MissingKnowledge(
-            f"'{system.name}': {', '.join(missing)} differs from client to client; say whose: --client K (client=K)"
+            f"'{system.name}': {', '.join(own)} differs from client to client; say whose: --client K (client=K)"
         )
+    if client is not None and own and known.keeps_elsewhere(client):
+        raise MissingKnowledge(
+            f"'{system.name}': {', '.join(own)} of client {client} is on its own machine and does not leave it; "
+            "what the client predicted is there too"
+        )
+    missing = [name for name in wanted if name not in found]
     if missing:
         raise MissingKnowledge(
             f"'{system.name}': client {client} has no {', '.join(missing)}, since it never took part in training; "

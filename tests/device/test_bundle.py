@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import acclimate as ac
 import battery
+from acclimate.engine.executor import one_thread
 from acclimate.engine.seeds import seed_call
 from acclimate.errors import AcclimateError, ConfigError, MissingData, MissingKnowledge
 from acclimate.experiment.catalog import ADAPTERS
@@ -27,9 +28,10 @@ def bundles(tmp_path_factory):
     x, answers = batch(), {}
     for name in ADAPTERS:
         adapted = exported(name, folder / name)
-        for k in range(2):
-            seed_call(k)
-            answers[f"{name}-{k}"] = adapted(x).contiguous()
+        with one_thread():  # two add up in another order
+            for k in range(2):
+                seed_call(k)
+                answers[f"{name}-{k}"] = adapted(x).contiguous()
     save_file({"x": x.contiguous(), **answers}, folder / "answers.safetensors")
     return folder
 

@@ -7,10 +7,12 @@ import pytest
 import torch
 import yaml
 
+import acclimate as ac
 import acclimate.flower.executor as executor_module
 import battery
 from acclimate import plugins, trees
 from acclimate.engine.known import Elsewhere
+from acclimate.errors import MissingKnowledge
 from acclimate.experiment.reader import parse, read
 from acclimate.experiment.run import STORE, run
 from acclimate.flower.executor import OnLine, TooFewNodes
@@ -110,6 +112,20 @@ def test_states_of_clients_never_leave_their_nodes(tmp_path):
     fedper = [trees.load(blob) for blob in heads[6:]]
     assert all(not any("head" in name for name in one.result.reply.update) for answers in fedper for one in answers)
     assert all(isinstance(one.result.state.nest, Elsewhere) for answers in fedper for one in answers)
+
+
+def test_a_run_on_nodes_is_exported_but_for_what_stays_there(tmp_path):
+    chosen = experiment(seeds=[0])
+    on_nodes(tmp_path / "runs", chosen, Inside(tmp_path))
+    run(chosen, tmp_path / "runs")
+    for name in (chosen.run_name, OnNodes.of(chosen).run_name):
+        bundle = ac.Run.open(name, tmp_path / "runs").system("atp").export(tmp_path / name)
+        assert (bundle / "model.safetensors").read_bytes() == (
+            tmp_path / chosen.run_name / "model.safetensors"
+        ).read_bytes()
+    there = ac.Run.open(OnNodes.of(chosen).run_name, tmp_path / "runs")
+    with pytest.raises(MissingKnowledge, match="model of client 1 is on its own machine and does not leave it"):
+        there.system("heads").export(tmp_path / "heads", client=1)
 
 
 # ---- who is interrupted ----

@@ -55,9 +55,9 @@ class Deployment:
         for name in list(self.processes):
             self.stop(name)
 
-    def node(self, index, of, register=True, name=None, **config):
+    def node(self, index, of, key=None, register=True, **config):
         """Start a SuperNode with a key of its own."""
-        name = name or f"node{index}"
+        name = key or f"node{index}"
         if not (self.folder / name).exists():
             self.call("ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-C", "", "-f", name)
             if register:

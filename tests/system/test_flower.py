@@ -130,7 +130,7 @@ def test_a_failing_server_makes_the_command_fail(deployment, tmp_path):
 
 
 def test_an_unregistered_key_is_refused(deployment):
-    process = deployment.node(0, 2, register=False, name="stranger")
+    process = deployment.node(0, 2, "stranger", register=False)
     assert process.wait(120) != 0
     assert "Failed to activate SuperNode" in deployment.log("stranger")
     deployment.processes.pop("stranger")

@@ -167,6 +167,10 @@ class Known:
         common = {name: value for name, value in self.of(None).items() if name in names and name not in self.personal}
         return [common, *(one.released.read() for one in self.own(client))]
 
+    def keeps_elsewhere(self, client: int) -> bool:
+        """Whether a client has something of its own that stays on its machine."""
+        return any(one.state is not None and isinstance(one.state.open(), Elsewhere) for one in self.own(client))
+
     def unheard(self, client: int) -> bool:
         """Whether a client lacks something since no answer of its counted, and not since nobody asked it."""
         return any(client in outcome.unheard for outcome in self.outcomes if outcome.algorithm.personal)

@@ -63,6 +63,15 @@ class OnNodes(Experiment):
         if not file.exists():
             listed = json.dumps(sorted(said), indent=1)
             write_whole(file, lambda opened: opened.write(listed.encode()))
+        return self._held(file)
+
+    @staticmethod
+    def restored(experiment: Experiment, folder: Path) -> OnNodes:
+        """The experiment of a run on nodes whose folder this is."""
+        there = replace(OnNodes.of(experiment), mark=(folder / MARK).read_text(encoding="utf-8"))
+        return there._held(folder / CLIENTS) if there.own_data else there
+
+    def _held(self, file: Path) -> OnNodes:
         holders = [Holder(*one) for one in json.loads(file.read_text(encoding="utf-8"))]
         return replace(self.bound(self.scenario.made.on_server(holders)), holders=tuple(holders))
 
