@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,13 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 COMPLETED = "finished:completed"
+WAITING = ("pending", "starting")
+START_SECONDS = 60.0  # after which a run that has not begun is worth a word
+NOT_BEGUN = (
+    "the server of this run has not begun after {seconds:g} s. Another run may go first (`flwr list`), or the "
+    "SuperLink cannot start it: its own log says why, often a certificate that does not name 127.0.0.1, where the two meet. "
+    "Ctrl-C ends the waiting, not the run."
+)
 
 
 class FlowerFailed(AcclimateError):
@@ -41,13 +49,17 @@ def submit(folder: Path, connection: str | None, config: Sequence[str], environm
     flwr, where = program("flwr"), [connection] if connection else []
     options = [word for text in config for word in ("--run-config", text)]
     command = [flwr, "run", str(folder), *where, "--stream", *options]
-    run_id = None
+    run_id, waiting = None, list[threading.Timer]()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as run:
         assert run.stdout is not None
         for line in run.stdout:
             print(line, end="", flush=True)
             if run_id is None and (found := re.search(r"run (?:id |ID )?(\d{6,})", line)):
                 run_id = found[1]
+                waiting.append(threading.Timer(START_SECONDS, _remind, (run_id, where, environment)))
+                waiting[0].start()
+    for timer in waiting:
+        timer.cancel()
     if run.returncode:
         raise FlowerFailed(f"'flwr run' ended with {run.returncode}; what it printed says why")
     status = status_of(run_id, where, environment)
@@ -67,6 +79,12 @@ def status_of(run_id: str | None, where: Sequence[str], environment: Mapping[str
     except (ValueError, KeyError, IndexError, TypeError) as error:
         told = (listed.stdout + listed.stderr).strip()[-300:]
         raise FlowerFailed(f"the SuperLink does not say how the run ended ({error}): {told}") from error
+
+
+def _remind(run_id: str, where: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Say that a run has not begun, if so."""
+    if status_of(run_id, where, environment) in WAITING:
+        print(NOT_BEGUN.format(seconds=START_SECONDS), flush=True)
 
 
 def quiet() -> dict[str, str]:
