@@ -79,7 +79,9 @@ def tiny(**more):
     return parse(given)
 
 
-def test_every_exchange_is_at_most_one_message_to_each_node(tmp_path):
+@pytest.mark.parametrize("seconds", ["10", "0"])  # 0: everything is saved after every exchange
+def test_every_exchange_is_at_most_one_message_to_each_node(tmp_path, monkeypatch, seconds):
+    monkeypatch.setenv("ACCLIMATE_COMMIT_SECONDS", seconds)
     line = Inside(tmp_path)
     on_nodes(tmp_path / "runs", tiny(), line)
     kinds = [kind for kind, _ in line.asked]

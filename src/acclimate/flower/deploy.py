@@ -25,9 +25,9 @@ COMPLETED = "finished:completed"
 WAITING = ("pending", "starting")
 START_SECONDS = 60.0  # after which a run that has not begun is worth a word
 NOT_BEGUN = (
-    "the server of this run has not begun after {seconds:g} s. Another run may go first (`flwr list`), or the "
-    "SuperLink cannot start it: its own log says why, often a certificate that does not name 127.0.0.1, where the two meet. "
-    "Ctrl-C ends the waiting, not the run."
+    "the server of this run has not begun after {seconds:g} s. Another run may go first (`flwr list`), "
+    "or the SuperLink cannot start it, and its log says why: often a certificate that does not name 127.0.0.1, where "
+    "the two meet. Ctrl-C ends the waiting, not the run."
 )
 
 

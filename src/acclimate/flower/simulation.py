@@ -15,10 +15,10 @@ from acclimate.experiment.listener import Listener
 from acclimate.flower.deploy import QUIET
 
 
-def simulate(experiment: Experiment, runs: Path, *, nodes: int, listener: Listener, address: str | None = None) -> str:
+def simulate(experiment: Experiment, runs: Path, *, nodes: int, listener: Listener) -> str:
     """Run an experiment on simulated nodes, or what is left of it; returns the name of the run.
 
-    `address`: of a ray cluster, whose machines need the same files; by default this machine is one.
+    RAY_ADDRESS in the environment: on that cluster, whose machines need the same files; else this machine is one.
     """
     os.environ.update({name: os.environ.get(name, value) for name, value in QUIET.items()})
     try:
@@ -42,11 +42,10 @@ def simulate(experiment: Experiment, runs: Path, *, nodes: int, listener: Listen
         serve(GridLine(grid, ended.is_set), Settings(experiment, runs, nodes), listener)
 
     server.main()(main)
-    here: dict[str, Any] = (
-        {"num_cpus": cores(), "include_dashboard": False} if address is None else {"address": address}
-    )
+    cluster = os.environ.get("RAY_ADDRESS")
+    where: dict[str, Any] = {"address": cluster} if cluster else {"num_cpus": cores(), "include_dashboard": False}
     try:
-        run_simulation(server, client, nodes, backend_config={"client_resources": {"num_cpus": 1}, "init_args": here})
+        run_simulation(server, client, nodes, backend_config={"client_resources": {"num_cpus": 1}, "init_args": where})
     finally:
         ended.set()  # where the simulation was stopped, its server ends too
         ray.shutdown()
