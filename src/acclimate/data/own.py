@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from acclimate.data.dataset import Dataset
 from acclimate.data.folders import cache_folder
+from acclimate.data.pictures import open_image
 from acclimate.data.readers.images import is_image, read_images
 from acclimate.data.sealed import is_sound, write_images, write_sealed
 from acclimate.errors import MissingData, nearest
 from acclimate.examples import Images
 
-MOST_PIXELS = 50_000_000  # of one image
 UNLABELLED = -1
 
 
@@ -177,14 +177,10 @@ class _Sums:
 
 def _shape(file: Path) -> tuple[int, int, int]:
     """Channels, height and width as they will be read, from the file's header."""
-    from PIL import Image
-
     try:
-        with Image.open(file) as image:
+        with open_image(file) as image:
             turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientation: on its side
             width, height = image.size[::-1] if turned else image.size
-            if width * height > MOST_PIXELS:
-                raise ValueError(f"{width}x{height} pixels, at most {MOST_PIXELS:,} possible")
             return (1 if image.mode in ("1", "L", "LA") else 3), height, width
     except (OSError, SyntaxError, ValueError) as error:
         raise MissingData(f"{file}: expected an image, found: {error}") from error

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from acclimate.data.folders import cache_folder
 from acclimate.data.identity import sha256_of
+from acclimate.data.pictures import open_image
 from acclimate.data.sealed import is_sound, noted, write_images, write_sealed
 from acclimate.errors import Damage, MissingData
 
@@ -315,15 +316,13 @@ def _encoded(archive: zipfile.ZipFile, shape: tuple[int, ...]) -> tuple[int, Ite
 
 
 def _decoded(buf: Pixels, offsets: list[int], shape: tuple[int, ...]) -> Iterator[Pixels]:
-    from PIL import Image
-
     channels, height, width = shape
     for start in range(0, len(offsets) - 1, CHUNK):
         part = np.empty((min(CHUNK, len(offsets) - 1 - start), height, width, channels), dtype=np.uint8)
         for k in range(len(part)):
             row = start + k
             try:
-                image = Image.open(io.BytesIO(buf[offsets[row] : offsets[row + 1]].tobytes()))
+                image = open_image(io.BytesIO(buf[offsets[row] : offsets[row + 1]].tobytes()))
                 if image.size != (width, height):  # by its header, before anything is decoded
                     raise _Problem(f"expected images of {height}x{width}, found {image.size[::-1]} in row {row}")
                 pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from acclimate.data.pictures import open_image
 from acclimate.errors import MissingData
 
 KINDS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
@@ -32,7 +33,7 @@ def read_image(path: Path, size: tuple[int, int], channels: int, *, upright: boo
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(path) as found:
+        with open_image(path) as found:
             if found.mode[0] in "IF":
                 raise OSError(f"mode {found.mode}, not 8 bits per channel")
             image = ImageOps.exif_transpose(found) if upright else found
