@@ -73,7 +73,8 @@ def pick(written: str, allowed: dict[str, Any]) -> Any:
     if name not in allowed:
         raise ValueError(
             f"'{written}' is code outside acclimate, and nothing is imported that you did not list; "
-            f"if you trust it: plugins=['{written}'], with the path from here, or plugins=[{name}]"
+            f"if you trust it: plugins=['{written}'], with the path from here, or plugins=[{name}]; "
+            f"on the command line --plugin {written}"
         )
     return allowed[name]
 
