@@ -15,6 +15,7 @@ from acclimate import params, trees
 from acclimate.contracts import Adapter, Knowledge
 from acclimate.data.folders import write_whole
 from acclimate.device.inputs import Inputs
+from acclimate.device.layout import Layout
 from acclimate.errors import ForeignState, UnsupportedInput
 from acclimate.params import Params
 from acclimate.trees import Nest
@@ -45,6 +46,7 @@ class Adapted(nn.Module):
         self._inputs, self._dtype = inputs, dtype
         self._model = f"{type(adapter.net).__name__} {_digest(source)}"
         self._first = trees.dump(adapter.state())
+        self._layout = Layout(adapter)
 
     def forward(self, *batch: Any, **named: Any) -> Tensor:
         """Adapt and predict, in the paper's order; the logits."""
@@ -133,6 +135,7 @@ class Adapted(nn.Module):
                     f"'{self.method.name}' makes augmented copies of {_WORDS[kind]}; found {list(x.shape)} of "
                     f"{str(x.dtype).removeprefix('torch.')}: use a method that makes none (tent, bn-adapt, em)"
                 )
+        self._layout.suit(self.adapter, x)
         return x
 
 
