@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from acclimate.errors import MissingData
 from benchmarks import (
+    adapters,
     atp,
     augment,
     btfl,
@@ -37,6 +38,7 @@ ALL: dict[str, tuple[str, Callable[[], list[Line]]]] = {
     "states": ("Phases whose clients keep states", states.run),
     "exchange": ("Tests with exchanges", exchange.run),
     "tsa": ("TSA", tsa.run),
+    "adapters": ("Adapters", adapters.run),
     "atp": ("ATP", atp.run),
     "fedtta": ("FedTTA", fedtta.run),
     "btfl": ("BTFL, FedTHE, TTT and MEMO beyond a forward pass", btfl.run),
