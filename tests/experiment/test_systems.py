@@ -5,7 +5,7 @@ import pytest
 import battery
 from acclimate.errors import ConfigError
 from acclimate.experiment.baselines import with_baselines
-from acclimate.experiment.reader import parse
+from acclimate.experiment.reader import parse, read
 from acclimate.experiment.run import STORE, run
 from acclimate.report.table import table
 from acclimate.report.text import text
@@ -142,3 +142,12 @@ def test_another_adapter_under_the_name_of_a_system_stands_for_itself():
     assert system.adapter.name == "tent"
     (system,) = tiny(systems=[{"name": "tta-bn", "adapter": {"prior": 3}}]).systems
     assert system.adapter.differs == {"name": "bn-adapt", "prior": 3.0, "unbiased": False}
+
+
+def test_systems_of_an_override_are_those_of_the_file():
+    """Once an hour of training went to the catalog's system of the same name, which keeps no rounds."""
+    whole = {system.name: system for system in read("fedtta-mnist").systems}
+    some = read("fedtta-mnist", ["systems=[fedtta, tent]"]).systems
+    assert [system.name for system in some] == ["fedtta", "tent"]
+    assert all(system == whole[system.name] for system in some)
+    assert some[0].phases[0].keep_every == 10

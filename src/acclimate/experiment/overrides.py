@@ -11,11 +11,13 @@ from acclimate.experiment.written import Unreadable, load, short
 def override(raw: dict[str, Any], text: str) -> list[str]:
     """Set one key, at any depth; a place in a list is its number or the name of the thing there. What is wrong, if any.
 
-    >>> raw = {"systems": [{"name": "mine", "aggregator": "fedamp"}]}
-    >>> override(raw, "systems.mine.aggregator.sigma=2")
-    []
+    A list of names instead of another list picks from that: whoever was there by that name stays as it was.
+
+    >>> raw = {"systems": [{"name": "mine", "aggregator": "fedamp"}, {"name": "other"}]}
+    >>> override(raw, "systems.mine.aggregator.sigma=2"), override(raw, "systems=[mine, tent]")
+    ([], [])
     >>> raw
-    {'systems': [{'name': 'mine', 'aggregator': {'name': 'fedamp', 'sigma': 2}}]}
+    {'systems': [{'name': 'mine', 'aggregator': {'name': 'fedamp', 'sigma': 2}}, 'tent']}
     """
     path, equals, written = text.partition("=")
     if not equals:
@@ -34,7 +36,7 @@ def override(raw: dict[str, Any], text: str) -> list[str]:
                 f"override '{short(text)}': there is no '{short(part)}' in '{where}'; {nearest(part, _places(place))}"
             ]
         if depth == len(parents):
-            place[key] = value
+            place[key] = _picked(place.get(key) if isinstance(place, dict) else place[key], value)
         else:
             if isinstance(place, dict) and place.get(key) is None:
                 place[key] = {}
@@ -42,6 +44,14 @@ def override(raw: dict[str, Any], text: str) -> list[str]:
                 place[key] = {"name": place[key]}  # a bare name may get options
             place = place[key]
     return []
+
+
+def _picked(before: Any, value: Any) -> Any:
+    """A list of names, with what was said of those that were there."""
+    if not (isinstance(before, list) and isinstance(value, list)):
+        return value
+    named = {item["name"]: item for item in before if isinstance(item, dict) and isinstance(item.get("name"), str)}
+    return [named.get(item, item) if isinstance(item, str) else item for item in value]
 
 
 def _place(container: Any, part: str) -> Any:
