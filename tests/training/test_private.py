@@ -141,6 +141,18 @@ def test_server_that_knows_the_seed_cannot_draw_a_nodes_noise_again(tmp_path):
     assert trees.equal(replies_of(again)[0], one)
 
 
+def test_two_experiments_on_the_same_data_are_not_hidden_by_the_same_noise(tmp_path):
+    """Else the difference of two replies to the same first model would give the noise, and with it the reply."""
+    lines = []
+    for epsilon in (5.0, 10.0):
+        lines.append(Inside(tmp_path))  # the same nodes
+        on_nodes(tmp_path / f"runs-{epsilon}", private("hidden", epsilon=epsilon, replies=2), lines[-1])
+    sigmas = [Private(epsilon=epsilon, replies=2).sigma for epsilon in (5.0, 10.0)]
+    flat = [torch.cat([t.double().flatten() for t in replies_of(line)[0].values()]) for line in lines]
+    noises = torch.stack([(x - x.mean()) / sigma for x, sigma in zip(flat, sigmas, strict=True)])
+    assert abs(torch.corrcoef(noises)[0, 1]) < 0.1
+
+
 def test_clipping_is_the_same_on_nodes_as_here(tmp_path):
     chosen = private("clipped", norm=0.1)
     one, other = Inside(tmp_path / "a"), Inside(tmp_path / "b")

@@ -10,6 +10,7 @@ only to be saved. `Training` and `Trial` are what is installed, `Trainee` and `T
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -128,7 +129,7 @@ class Trainee:
     def do(self, part: Part) -> Took:
         """One client's round."""
         algorithm, place = self.training.algorithm, (self.training.seed, self.training.position, part.round, part.id)
-        client = self._client(part, generator(*place, "batches"), generator(*place, "secret", self.secret))
+        client = self._client(part, generator(*place, "batches"), self._hiding(part, place))
         message = part.message.read()
         if part.state is None:
             seed_call(*place, "client_init")
@@ -160,6 +161,16 @@ class Trainee:
             if part.id not in folded.replies.left_out and took.state is not None:
                 folded.states[part.id] = took.state
         return folded
+
+    def _hiding(self, part: Part, place: tuple[int, ...]) -> torch.Generator:
+        """What draws noise.
+
+        With a secret it depends on all that decides the reply: the same reply is hidden in the same way, and no two
+        others are, or their difference would be free of noise.
+        """
+        decides = [one.seal() for one in (part.message, part.state) if one is not None] if self.secret else []
+        digests = [hashlib.blake2b(blob, digest_size=16).hexdigest() for blob in decides]
+        return generator(*place, "secret", self.secret, *digests)
 
     def _form(self, message: Shared) -> Form:
         """What honest replies to a message look like; the same message serves many."""

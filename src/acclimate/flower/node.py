@@ -7,6 +7,7 @@ nothing is remembered but what is kept; experiments and populations are, where a
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import traceback
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from acclimate import trees
 from acclimate.data.folders import write_whole
@@ -124,7 +125,9 @@ class Node:
             trained, tested = experiment.populations(scene.seed)
             commons = tuple(Shared(blob_of(digest), lasting=True) for digest in told["commons"])
             work = places.rebuilt(told, trained, commons)
-            clients = Clients(tested if scene.tested else trained, self._secret())
+            # With the experiment and the place in it, so that no two trainings are hidden by the same noise.
+            secret = f"{self._secret()} {said['experiment']} {said['work']}"
+            clients = Clients(tested if scene.tested else trained, secret)
             asked = unpack(blobs[RECORDS], blob_of)
             if isinstance(work, Training):
                 phase = places.phase(told)
@@ -143,8 +146,7 @@ class Node:
         """
         file = self.folder / SECRET
         if not file.is_file():
-            write_whole(file, lambda opened: opened.write(secrets.token_hex(32).encode()))
-            file.chmod(0o600)
+            write_whole(file, _write_secret)
         return file.read_text(encoding="ascii")
 
     def _places(self, name: str) -> Places:
@@ -272,6 +274,11 @@ class _Streams:
         blob = self.kept.begun(self.place, member)
         noted = unpack(blob, _nothing) if blob else ()
         return _owned(self.kept, client, [Own(phase, Shared(r.seal()), state) for phase, r, state in noted])
+
+
+def _write_secret(file: IO[bytes]) -> None:
+    os.fchmod(file.fileno(), 0o600)  # before there is anything to read
+    file.write(secrets.token_hex(32).encode())
 
 
 def _digest(state: Parcel | None) -> str:
