@@ -46,12 +46,12 @@ def test_checkpoint_reads_an_older_file_and_goes_on_with_it(tmp_path):
     db = sqlite3.connect(path)
     db.executescript(BEFORE)
     db.execute("INSERT INTO server VALUES (1, 0, ?)", (sealed(b"server", "server 1"),))
-    states = [(0, 1, sealed(b"old", "client 0 1")), (1, 1, b"before there were sums"), (2, 1, b"left")]
+    states = [(id, 1, sealed(state, f"client {id} 1")) for id, state in enumerate((b"old", b"older", b"left"))]
     db.executemany("INSERT INTO client VALUES (?, ?, ?)", states)
     db.commit()
     db.close()
     saved = Checkpoint(path)
-    assert [saved.client(id) for id in (0, 1)] == [b"old", b"before there were sums"]
+    assert [saved.client(id) for id in (0, 1)] == [b"old", b"older"]
     saved.commit(2, b"server", {0: b"new", 1: b"newer"})
     saved.close()
     saved = Checkpoint(path)

@@ -97,9 +97,9 @@ def run(
         try:
             work = _work if engine is Engine.here else _simulate
             work(read(experiment, overrides or []), runs, workers, reuse)
-        except KeyboardInterrupt as stop:
+        except KeyboardInterrupt:
             typer.echo(f"\nStopped. Everything finished so far is saved; go on with:\n  {again}", err=True)
-            raise typer.Exit(_code(stop)) from None
+            raise typer.Exit(130) from None
     _print_table(runs, run_name, as_json)
     _write_report(runs, run_name, again=goes_on)
 
@@ -212,9 +212,9 @@ def reproduce(
             raise ConfigError(unmet, f"the published table '{name}'")
         try:
             _work(experiments[piece], runs, workers, reuse)
-        except KeyboardInterrupt as stop:
+        except KeyboardInterrupt:
             typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
-            raise typer.Exit(_code(stop)) from None
+            raise typer.Exit(130) from None
         _write_pages(paper, experiments, runs, docs, overrides or [])
     if not left:
         _write_pages(paper, experiments, runs, docs, overrides or [])
@@ -238,24 +238,20 @@ def main() -> None:
     warnings.showwarning = _warn
     try:
         app()  # usage errors, Ctrl-C and broken pipes are its own business
+    except SystemExit as end:
+        if end.code == 130 and signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:  # it was not Ctrl-C
+            raise SystemExit(143) from None
+        raise
     except AcclimateError as error:
         _fail(f"{type(error).__name__}: {error}")
     except (OSError, sqlite3.Error) as error:
         _fail(_told(error))
 
 
-class _Terminated(KeyboardInterrupt):
-    """Somebody has asked the process to end (SIGTERM): like Ctrl-C, what was finished is saved."""
-
-
 def _terminate(*_: object) -> None:
+    """Somebody has asked the process to end (SIGTERM): like Ctrl-C, what was finished is saved."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is ending already
-    raise _Terminated
-
-
-def _code(stop: KeyboardInterrupt) -> int:
-    """The exit code of a process that was stopped."""
-    return 143 if isinstance(stop, _Terminated) else 130
+    raise KeyboardInterrupt
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:

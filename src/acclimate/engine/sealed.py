@@ -22,11 +22,9 @@ def sealed(blob: bytes, place: str) -> bytes:
 
 
 def unsealed(kept: bytes, place: str, what: str) -> bytes:
-    """The blob again; what was kept before there were sums is as it is."""
+    """The blob again. One without a sum is damaged: to believe it would make the sum itself the place to damage."""
     blob, mark, digest = kept[: -len(_MARK) - _LENGTH], kept[-len(_MARK) - _LENGTH : -_LENGTH], kept[-_LENGTH:]
-    if mark != _MARK:
-        return kept
-    if digest != _digest(blob, place):
+    if mark != _MARK or digest != _digest(blob, place):
         raise DamagedFile(f"{what} was damaged")
     return blob
 
