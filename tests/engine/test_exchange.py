@@ -9,9 +9,11 @@ import battery
 from acclimate import trees
 from acclimate.adapters.bn_adapt import BNAdapt
 from acclimate.contracts import AdapterRecipe, Aggregator, Mix, Upload
+from acclimate.engine import exchange
 from acclimate.engine.evaluate import Test
-from acclimate.engine.exchange import bounded, keep
-from acclimate.scenarios.availability import AWAY, HERE, LATE, Availability
+from acclimate.engine.exchange import bounded, keep, kept_every
+from acclimate.engine.roster import Member
+from acclimate.scenarios.availability import ALWAYS, AWAY, HERE, LATE, Availability
 
 SOME = Availability(probability=0.6, burst=2.0, late=0.3, delay=2, periods=(1, 1, 2))
 
@@ -142,3 +144,27 @@ def test_figures_of_many_clients_are_a_sample_of_rows_over_all_columns():
     assert kept["weights"].dtype == torch.float32
     assert kept["clients"][[0, -1]].tolist() == [0, 199]
     assert torch.equal(kept["weights"].argmax(1), kept["clients"])
+
+
+@pytest.mark.parametrize(("clients", "slots", "sync"), [(60, 750, 1), (2000, 100, 1), (2000, 1000, 5), (10_000, 1, 1)])
+def test_figures_of_a_stream_stay_below_a_bound(clients, slots, sync):
+    every = kept_every([Member(client, "test", slots) for client in range(clients)], sync)
+    matrices = slots // sync // every
+    assert matrices >= 1
+    assert matrices * min(clients, 64) * clients * 4 <= max(16_000_000, 64 * clients * 4)
+    assert clients > 60 or every == 1  # a table of the paper's size is kept whole
+
+
+def test_figures_of_some_exchanges_are_kept_and_nothing_else_changes(monkeypatch):
+    def tested():
+        commits = list(battery.run_test("bn-adapt", "tsa", people=people(ALWAYS)))
+        name = battery.population().streams[0].name
+        figures = {f.slot: f.values for c in commits for f in c.figures if f.client < 0 and f.stream == name}
+        return figures, [score.values.get("correct") for commit in commits for score in commit.scores]
+
+    whole, scores = tested()
+    monkeypatch.setattr(exchange, "MOST_BYTES", 1)  # room for the matrix of one exchange
+    few, same = tested()
+    assert same == scores
+    assert few == {max(whole): whole[max(whole)]}
+    assert len(whole) > 1

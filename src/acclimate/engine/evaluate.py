@@ -22,11 +22,11 @@ from acclimate import params, trees
 from acclimate.contracts import AdapterRecipe, Aggregator, Upload
 from acclimate.engine.client import Alone, Begin, Figure, GoOn, Lost, Paused, Save, Score, Stretch, Test, Trial
 from acclimate.engine.door import Door, opened, told
-from acclimate.engine.exchange import Exchanging, bounded, keep
+from acclimate.engine.exchange import Exchanging, bounded, keep, kept_every
 from acclimate.engine.executor import Executor, one_thread
 from acclimate.engine.known import Known, Own
 from acclimate.engine.live import Build, Extending, Live
-from acclimate.engine.roster import Roster
+from acclimate.engine.roster import Member, Roster
 from acclimate.engine.seeds import seed_call
 from acclimate.engine.train import Progress
 from acclimate.errors import ConfigError, MissingKnowledge, WorkerFailed, WorkerLost
@@ -132,6 +132,10 @@ class _Run:
         # Clients of one stream work side by side.
         self.homes = [next(position[member.stream]) for member in self.roster.members]
         self.since, self.saving, self.losses = time.monotonic(), 0.0, 0
+        streams: dict[str, list[Member]] = defaultdict(list)
+        for member in self.roster.members:
+            streams[member.stream].append(member)
+        self.drawn_every = {name: kept_every(of, self.trial.test.sync_every) for name, of in streams.items()}
         self.turned_away: dict[int, str] = {}  # clients whose last bad upload was set aside, and why
         # Members that do not answer: how often in a row, and why.
         self.lost: dict[int, tuple[int, str]] = {
@@ -295,7 +299,7 @@ class _Run:
         availability = self.roster.availability
         seed_call(self.trial.seed, "test", name, t, "mix")
         mix = aggregator.mix(server.state, [*sent.values(), *server.absent(sent, t)], t)
-        if mix.figures:
+        if mix.figures and (t + 1) // self.trial.test.sync_every % self.drawn_every[name] == 0:
             self.pending.figures.append(Figure(-1, name, t, trees.dump(bounded(mix.figures))))
         kept = server.kept
         if aggregator.remembers and not availability.full:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from acclimate.contracts import Upload
+from acclimate.engine.roster import Member
 
 MOST_ROWS = 64  # of a matrix that is kept to be drawn
+MOST_BYTES = 16_000_000  # of all matrices of a stream that are kept to be drawn
+UNTOLD = 1000  # slots of a stream that lasts until its client ends it, as far as room for figures goes
 
 Arriving = tuple[int, Upload]  # the slot in which an upload reaches the server, and the upload
 
@@ -45,6 +48,18 @@ def keep(
         newest = max((i for i, (arrival, _) in enumerate(uploads) if arrival <= t), default=0)
         found[m] = uploads[newest:]
     return dict(sorted(found.items()))
+
+
+def kept_every(members: Sequence[Member], sync_every: int) -> int:
+    """Of how many exchanges of a stream the matrix of one is kept, so that all of them stay below a bound.
+
+    >>> everybody = [Member(client, "test", 100) for client in range(2_000)]
+    >>> kept_every(everybody[:60], 1), kept_every(everybody, 1), kept_every(everybody, 10)
+    (1, 4, 1)
+    """
+    exchanges = max(UNTOLD if member.slots is None else member.slots for member in members) // sync_every
+    wanted = exchanges * min(len(members), MOST_ROWS) * len(members) * 4
+    return max(1, min(exchanges, -(-wanted // MOST_BYTES)))
 
 
 def bounded(figures: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -46,7 +46,8 @@ def _picture(
     if chosen not in there:
         raise AcclimateError(
             f"{run.name}, stream {stream}: nothing was exchanged in slot {chosen}; the first exchange "
-            f"was in slot {there[0]}, the last in slot {there[-1]} (see test.sync_every)"
+            f"was in slot {there[0]}, the last in slot {there[-1]} (see test.sync_every; where clients are very many, "
+            f"only some slots are kept: {some('slot', there)})"
         )
     most = min(MOST_SLOTS, max(2, MOST_CELLS // sum(next(iter(of.values())).values.size for of in found.values())))
     slots = sorted({*every(there, most), chosen})
