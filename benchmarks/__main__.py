@@ -23,6 +23,7 @@ from benchmarks import (
     guard,
     local,
     many_clients,
+    many_exchanging,
     page,
     states,
     training,
@@ -44,6 +45,7 @@ ALL: dict[str, tuple[str, Callable[[], list[Line]]]] = {
     "btfl": ("BTFL, FedTHE, TTT and MEMO beyond a forward pass", btfl.run),
     "augment": ("Augmented views", augment.run),
     "many_clients": ("Ten thousand clients", many_clients.run),
+    "many_exchanging": ("Two thousand exchanging clients", many_exchanging.run),
     "bundle": ("A device's cold start", bundle.run),
     "guard": ("The guard", guard.run),
 }
