@@ -1,15 +1,21 @@
-"""Rounds of FedAvg in one process beside a bare loop that ends in the same weights: what the engine costs.
+"""Rounds of FedAvg beside a bare loop that ends in the same weights, and two workers beside two processes alone.
 
 The linear model has FLUTE's settings for MNIST (1,000 clients, 10 a round, batches of 10, rate 0.03), where a step is a
 fifth of a millisecond; then the MLP and the small CNN. The bare loop keeps all images in memory as floats, has one
 model, saves nothing and checks nothing. Processor time of this process: what others do on the machine does not count.
+
+Two independent processes have half of the clients and half of the cohort each, and never wait for each other: what two
+workers of one run could reach at best. That is time on the clock, with both cores.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass, field
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cache
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -17,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acclimate.engine.executor import Executor, Serial
+from acclimate.engine.executor import Executor, Processes, Serial
 from acclimate.engine.roster import roster
 from acclimate.engine.seeds import generator, seed_call
 from acclimate.engine.train import sample, train
@@ -28,7 +34,7 @@ from acclimate.models.shallow_cnn import ShallowCNN
 from acclimate.scenarios.population import Held, Population
 from acclimate.sgd import LocalSGD
 from acclimate.training.fedavg import FedAvg
-from benchmarks.measure import Line, interleave
+from benchmarks.measure import Line, interleave, ratio
 
 SEED = 0
 
@@ -47,6 +53,7 @@ class Setting:
     lr: float
     rounds: int
     most: float  # of the bare loop's time
+    longer: int = 1  # rounds, where two processes are measured
     options: dict[str, Any] = field(default_factory=dict)
 
     def build(self) -> Build:
@@ -65,11 +72,11 @@ class Setting:
         return Population(10, build.mean, build.std, ((images, labels),), source)
 
 
-LINEAR = Setting("LR-MNIST", MLP, (1, 28, 28), 1000, 60, 10, 10, 0.03, 40, 1.08, {"hidden": ()})
+LINEAR = Setting("LR-MNIST", MLP, (1, 28, 28), 1000, 60, 10, 10, 0.03, 40, 1.08, 160, {"hidden": ()})
 SETTINGS = (
     LINEAR,
-    Setting("MLP", MLP, (1, 28, 28), 100, 120, 10, 20, 0.03, 10, 1.01),
-    Setting("ShallowCNN", ShallowCNN, (3, 32, 32), 20, 160, 10, 20, 0.005, 1, 1.01),
+    Setting("MLP", MLP, (1, 28, 28), 100, 120, 10, 20, 0.03, 10, 1.01, 40),
+    Setting("ShallowCNN", ShallowCNN, (3, 32, 32), 20, 160, 10, 20, 0.005, 1, 1.01, 3),
 )
 
 
@@ -92,7 +99,44 @@ def run(repeats: int = 9) -> list[Line]:
         what, median = f"{setting.name}: one process, in the time of a bare loop", statistics.median(ratios)
         required = f"<= {setting.most}"
         lines.append(Line(what, median, min(ratios), max(ratios), required, median <= setting.most))
+    return [*lines, *_two(repeats)]
+
+
+def _two(repeats: int) -> list[Line]:
+    """Two workers beside two processes that know nothing of each other."""
+    lines = []
+    spawn = get_context("spawn")
+    with Processes(2) as workers, ProcessPoolExecutor(2, mp_context=spawn) as apart:
+        for setting in (replace(one, rounds=one.longer) for one in SETTINGS):
+            people = setting.population()
+            half = replace(setting, clients=setting.clients // 2, cohort=setting.cohort // 2)
+
+            def independent(half: Setting = half) -> None:
+                for done in [apart.submit(_alone, half) for _ in range(2)]:
+                    done.result()
+
+            def together(setting: Setting = setting, people: Population = people) -> None:
+                engine(setting, people, workers)
+
+            sides = {"apart": independent, "together": together}
+            for side in sides.values():
+                side()
+            taken = interleave(sides, repeats)
+            what = f"{setting.name}: two workers, in the speed of two independent processes"
+            lines.append(ratio(what, taken["apart"], taken["together"], 0.95))
     return lines
+
+
+def _alone(setting: Setting) -> None:
+    torch.set_num_threads(1)
+    engine(setting, _held(setting.name), Serial())
+
+
+@cache
+def _held(name: str) -> Population:
+    """Half of the clients of a setting, made once in each process."""
+    (setting,) = (one for one in SETTINGS if one.name == name)
+    return replace(setting, clients=setting.clients // 2).population()
 
 
 def floats(people: Population) -> list[tuple[Tensor, Tensor]]:
