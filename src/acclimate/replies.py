@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from acclimate import params, trees
-from acclimate.trees import Nest, Skeleton
+from acclimate.trees import Nest, Parcel, Skeleton
 
 
 class Reply(NamedTuple):
@@ -38,8 +40,8 @@ class Replies:
         self._keeps = keeps
         self._kept: list[tuple[int, Reply]] = []
         self._count = 0
-        self._sums: list[Tensor] = []
-        self._types: list[str] = []
+        self._sum = torch.zeros(0, dtype=torch.float64)  # of all tensors, end to end
+        self._tensors: list[tuple[torch.dtype, torch.Size]] = []
         self._skeleton: Skeleton = None
 
     def __len__(self) -> int:
@@ -50,13 +52,13 @@ class Replies:
         self.metrics[client] = dict(reply.metrics)
         tensors, skeleton = trees.flatten(reply.update)
         # float64: the mean of equal models is that model, to the bit.
-        weighted = [tensor.detach().to(torch.float64, copy=True).mul_(reply.weight) for tensor in tensors]
+        flat = [tensor.detach().reshape(-1).to(torch.float64) for tensor in tensors]
+        weighted = (torch.cat(flat) if flat else torch.zeros(0, dtype=torch.float64)).mul_(reply.weight)
         # A sum is finite only if everything in it is: one pass instead of a mask.
-        finite = math.isfinite(reply.weight) and all(math.isfinite(tensor.sum()) for tensor in weighted)
-        if reply.weight < 0 or not finite:
+        if reply.weight < 0 or not math.isfinite(reply.weight) or not math.isfinite(weighted.sum()):
             self.left_out.append(client)
             return
-        self._fold(skeleton, [str(tensor.dtype) for tensor in tensors], weighted, reply.weight, 1)
+        self._fold(skeleton, [(tensor.dtype, tensor.shape) for tensor in tensors], weighted, reply.weight, 1)
         if self._keeps:
             self._kept.append((client, reply))
 
@@ -67,7 +69,7 @@ class Replies:
         self.lost.update(later.lost)
         self._kept.extend(later._kept)
         if later._count:
-            self._fold(later._skeleton, later._types, later._sums, later.weight, later._count)
+            self._fold(later._skeleton, later._tensors, later._sum, later.weight, later._count)
 
     def mean(self) -> Nest:
         """Σ_k (weight_k / Σ weight) · update_k."""
@@ -84,34 +86,36 @@ class Replies:
         return list(self._kept)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        blob = trees.dump(list(vars(self).values()))  # one blob: far shorter on its way than many tensors
-        return _sent, (trees.sendable(blob, protocol),)
+        known = {**vars(self), "_kept": Parcel(self._kept) if self._kept else None, "_sum": None}
+        return _sent, (known, self._sum.numpy())  # as an array it travels as it is
 
     def _divided(self, by: float) -> Nest:
         if not self._count or not by:
             raise ValueError("no client's reply could be used, so there is neither a mean nor a sum")
+        pieces = (self._sum / by).split([shape.numel() for _, shape in self._tensors])
         values = [
-            params.cast(total / by, getattr(torch, kind.removeprefix("torch.")))
-            for total, kind in zip(self._sums, self._types, strict=True)
+            params.cast(piece.view(shape), dtype) for piece, (dtype, shape) in zip(pieces, self._tensors, strict=True)
         ]
         return trees.unflatten(values, self._skeleton)
 
-    def _fold(self, skeleton: Skeleton, types: list[str], sums: list[Tensor], weight: float, count: int) -> None:
+    def _fold(
+        self, skeleton: Skeleton, tensors: list[tuple[torch.dtype, torch.Size]], sum: Tensor, weight: float, count: int
+    ) -> None:
         if not self._count:
-            self._skeleton, self._types, self._sums = skeleton, types, sums
-        elif (self._skeleton, self._types) != (skeleton, types):
+            self._skeleton, self._tensors, self._sum = skeleton, tensors, sum
+        elif self._skeleton != skeleton or [kind for kind, _ in self._tensors] != [kind for kind, _ in tensors]:
             raise ValueError("replies of one round differ in structure and cannot be averaged")
+        elif self._tensors != tensors:  # which could be stretched
+            raise ValueError("replies of one round differ in shape and cannot be averaged")
         else:
-            for a, b in zip(self._sums, sums, strict=True):  # both are ours
-                if a.shape != b.shape:  # which could be stretched
-                    raise ValueError("replies of one round differ in shape and cannot be averaged")
-                a.add_(b)
+            self._sum.add_(sum)  # both are ours
         self.weight += weight
         self._count += count
 
 
-def _sent(blob: trees.Blob) -> Replies:
+def _sent(known: dict[str, Any], numbers: NDArray[np.float64]) -> Replies:
     """Replies on their arrival."""
     replies = Replies()
-    vars(replies).update(zip(vars(replies), trees.load(blob), strict=True))
+    kept = [] if known["_kept"] is None else known["_kept"].open()
+    vars(replies).update({**known, "_kept": kept, "_sum": torch.from_numpy(numbers)})
     return replies

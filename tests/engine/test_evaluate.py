@@ -174,11 +174,11 @@ class Recording(Serial):
         super().__init__()
         self.homes, self.asked = [], []
 
-    def run(self, chunks, homes=None):
+    def run(self, chunks, homes=None, count=None):
         chunks = list(chunks)
         self.homes.append(homes)
         self.asked += [task for (task,) in chunks]
-        yield from super().run(chunks, homes)
+        yield from super().run(chunks, homes, count)
 
 
 def test_evaluate_spreads_the_clients_of_each_stream_over_the_workers():

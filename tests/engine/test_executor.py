@@ -13,6 +13,7 @@ import battery
 import toys
 from acclimate.engine import executor as module
 from acclimate.engine.executor import Processes, Serial, in_order
+from acclimate.engine.pipes import Wire
 from acclimate.errors import ConfigError, MissingData, WorkerFailed, WorkerLost
 from acclimate.experiment.catalog import PHASES
 from acclimate.trees import Shared
@@ -126,6 +127,22 @@ def test_the_chunk_of_a_worker_that_dies_or_is_stopped_is_done_again(workers, tm
     assert not any(Path(f"/proc/{pid}").exists() for pid in before - after)
 
 
+@pytest.mark.parametrize("fate", ["die", "stop"])
+def test_all_chunks_that_a_worker_had_are_done_again(workers, tmp_path, monkeypatch, fate):
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.1)
+    chunks = each(*range(9))
+    chunks[2] = [Task(fate, once=tmp_path / "done")]
+    found = dict(workers.run(iter(chunks), count=len(chunks)))  # several travel together, and one batch waits
+    assert found == {i: [f"x{fate} again" if i == 2 else f"x{i}"] for i in range(9)}
+    assert sum(workers.worked.values()) == 9
+
+
+def test_chunks_that_travel_together_pass_errors_on(workers):
+    with pytest.raises(ConfigError, match="here has 2 problem"):
+        list(workers.run(each(*range(5), "mendable", *range(5)), count=11))
+    assert dict(workers.run(each(*range(7)), [0, 1, 0, 1, 0, 0, 0], 7)) == {i: [f"x{i}"] for i in range(7)}
+
+
 def test_where_workers_keep_something_a_death_is_told_and_all_start_anew(workers, tmp_path):
     before = {worker.process.pid for worker in workers._workers}
     chunks = [[Task(1)], [Task("die", once=tmp_path / "done")]]
@@ -174,8 +191,20 @@ def test_a_round_sends_no_more_than_it_has_to(name, monkeypatch):
         count["up"] += len(blob)
         return blob
 
+    written, mapped = Wire._written, Wire._mapped
+
+    def counted_written(wire, blob, passing):
+        count["down"] += len(blob)
+        return written(wire, blob, passing)
+
+    def counted_mapped(wire, number, size, new):
+        count["up"] += size
+        return mapped(wire, number, size, new)
+
     monkeypatch.setattr(Connection, "send_bytes", counted_send)
     monkeypatch.setattr(Connection, "recv_bytes", counted_receive)
+    monkeypatch.setattr(Wire, "_written", counted_written)
+    monkeypatch.setattr(Wire, "_mapped", counted_mapped)
     after = {}
     with Processes(2) as executor:
         for rounds in (1, 3):

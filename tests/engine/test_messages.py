@@ -33,10 +33,10 @@ class Recording(Serial):
         super().__init__()
         self.asked = []
 
-    def run(self, chunks, homes=None):
+    def run(self, chunks, homes=None, count=None):
         chunks = list(chunks)
         self.asked += [task for (task,) in chunks]
-        yield from super().run(chunks, homes)
+        yield from super().run(chunks, homes, count)
 
 
 def one_stream(**more):
@@ -107,7 +107,7 @@ class Losing(Recording):
 
     lost = 0
 
-    def run(self, chunks, homes=None):
+    def run(self, chunks, homes=None, count=None):
         for index, (task,) in enumerate(chunks):
             if isinstance(task, GoOn) and task.member == 1 and self.lost < 2:
                 self.lost += 1

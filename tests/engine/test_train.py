@@ -255,7 +255,7 @@ def test_train_seeds_the_calls_of_the_server_for_each_client():
 class Losing(Serial):
     """Stands in for an executor that reaches other machines: client 2 never answers."""
 
-    def run(self, chunks, homes=None):
+    def run(self, chunks, homes=None, count=None):
         for index, chunk in enumerate(chunks):
             done = [(part, Lost("gone") if part.id == 2 else self._doing.do(part)) for part in chunk]
             yield index, self._doing.fold(done)

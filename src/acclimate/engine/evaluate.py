@@ -398,7 +398,7 @@ class _Run:
     def _at_home(self, tasks: Sequence[Begin | GoOn | Save]) -> dict[int, Any]:
         """Results of tasks by member, each done by the worker that keeps the state of its client."""
         homes = [self.homes[task.member] for task in tasks]
-        results = dict(self.executor.run([[task] for task in tasks], homes))
+        results = dict(self.executor.run([[task] for task in tasks], homes, len(tasks)))
         return {task.member: results[index] for index, task in enumerate(tasks)}
 
     def _due(self, seconds: float) -> Iterator[Commit]:

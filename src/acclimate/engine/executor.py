@@ -15,10 +15,11 @@ import pickle
 import signal
 import threading
 import traceback
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -27,16 +28,20 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from acclimate import plugins
-from acclimate.engine import pipes
 from acclimate.engine.client import Clients
 from acclimate.engine.memory import keep_freed_memory
+from acclimate.engine.pipes import HAS_MEMORY, Wire
 from acclimate.errors import AcclimateError, WorkerFailed, WorkerLost
 from acclimate.scenarios.population import Population
 from acclimate.trees import Shared, sendable
 
 MOST_TRIES = 3  # of a task whose worker dies
 MOST_SHARED = 8  # parcels that a process remembers, besides lasting ones
+AHEAD = 2  # batches that a worker has, so that it need not wait for the next
 LOOK_SECONDS = 2.0  # between looks whether a silent worker was stopped
+
+
+Batch = list[tuple[int, Sequence[Any]]]  # chunks with their positions
 
 
 class Doing(Protocol):
@@ -66,8 +71,13 @@ class Executor(Protocol):
     def install(self, work: Work) -> None:
         """What they do from now on."""
 
-    def run(self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
-        """What is left of each chunk, as it arrives, with its position; chunks with the same home meet one process."""
+    def run(
+        self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None, count: int | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """What is left of each chunk, as it arrives, with its position; chunks with the same home meet one process.
+
+        `count` is how many chunks there are, where nothing can be done with some of them alone.
+        """
 
 
 class Serial:
@@ -86,7 +96,9 @@ class Serial:
     def install(self, work: Work) -> None:
         self._doing = work.open(self._clients)
 
-    def run(self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
+    def run(
+        self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None, count: int | None = None
+    ) -> Iterator[tuple[int, Any]]:
         for index, chunk in enumerate(chunks):
             folded = self._doing.fold(_done(self._doing, chunk))
             self.worked[os.getpid()] += 1
@@ -101,8 +113,10 @@ class _Meet(NamedTuple):
     people: Population
 
 
-class _Chunk(NamedTuple):
-    tasks: Sequence[Any]
+class _Chunks(NamedTuple):
+    """Chunks that travel together; so does what is left of them."""
+
+    chunks: list[Sequence[Any]]
 
 
 class _Import(NamedTuple):
@@ -114,24 +128,24 @@ class _Worker:
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
+        pipe, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_serve, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
-        self._sent = _Remembered()
+        self.wire, self._sent = Wire(pipe, self.process.pid), _Remembered()
         self._imported = 0  # plug-ins that it was told of
 
-    def send(self, what: _Meet | _Install | _Chunk | _Import) -> None:
+    def send(self, what: _Meet | _Install | _Chunks | _Import) -> None:
         if isinstance(what, _Meet):
             self._sent = _Remembered()
         new = plugins.imported()[self._imported :]
         if new:  # before anything that may need them
             self._imported += len(new)
             self.send(_Import(new))
-        pipes.send(self.pipe, what, self.process.pid, partial(_Pickler, sent=self._sent))
+        self.wire.send(what, partial(_Pickler, sent=self._sent), passing=isinstance(what, _Chunks))
 
     def receive(self) -> tuple[bool, Any]:
-        answer: tuple[bool, Any] = pipes.receive(self.pipe, _Unpickler)
+        answer: tuple[bool, Any] = self.wire.receive(_Unpickler)
         return answer
 
     def is_stopped(self) -> bool:
@@ -141,7 +155,7 @@ class _Worker:
         return False
 
     def end(self) -> None:
-        self.pipe.close()
+        self.wire.pipe.close()
         self.process.kill()
         self.process.join()
 
@@ -149,9 +163,9 @@ class _Worker:
 class Processes:
     """Worker processes, started at the first use and kept until `close` (or the end of a `with` block).
 
-    The chunk of a worker that dies or is stopped is done again by another in its place, with the same bits, since all
-    it needs came with it. Where chunks have homes, workers keep what no chunk brings along: all of them start anew, and
-    `WorkerLost` tells the caller to go on from what it saved last.
+    The chunks of a worker that dies or is stopped are done again by another in its place, with the same bits, since all
+    they need came with them. Where chunks have homes, workers keep what no chunk brings along: all of them start anew,
+    and `WorkerLost` tells the caller to go on from what it saved last.
     """
 
     def __init__(self, workers: int) -> None:
@@ -184,30 +198,32 @@ class Processes:
             for worker in self._workers:
                 self._prepare(worker)
 
-    def run(self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
+    def run(
+        self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None, count: int | None = None
+    ) -> Iterator[tuple[int, Any]]:
         if not self._workers and self._work is not None:
             self.install(self._work)
-        lines = self._lines(chunks, homes)
-        busy: dict[_Worker, tuple[int, _Chunk]] = {}
+        lines = self._lines(chunks, homes, count)
+        busy: dict[_Worker, deque[Batch]] = {}
         try:
-            for worker, line in zip(list(self._workers), lines, strict=True):
+            ahead = 1 if count is None or not HAS_MEMORY else AHEAD
+            for worker, line in list(zip(self._workers, lines, strict=True)) * ahead:
                 self._next(worker, line, busy)
             tries: Counter[int] = Counter()
             while busy:
                 for place, (worker, answer) in self._answers(busy):
-                    index, chunk = busy.pop(worker)
                     if answer is None:
-                        tries[index] += 1
-                        self._replace(place, homes is not None, tries[index] >= MOST_TRIES)
-                        self._send(self._workers[place], chunk)
-                        busy[self._workers[place]] = (index, chunk)
+                        self._again(place, busy, tries, homes is not None)
                         continue
-                    ok, result = answer
+                    ok, results = answer
                     if not ok:
-                        raise result
+                        raise results
+                    batch = busy[worker].popleft()
                     self._next(worker, lines[place], busy)
-                    self.worked[worker.process.pid or 0] += 1
-                    yield index, result
+                    if not busy[worker]:
+                        del busy[worker]
+                    self.worked[worker.process.pid or 0] += len(batch)
+                    yield from ((index, result) for (index, _), result in zip(batch, results, strict=True))
         except BaseException:
             if busy:  # answers still under way would be taken for those of the next run
                 self.close()
@@ -224,6 +240,16 @@ class Processes:
         self._send(worker, _Meet(self._people))
         self._send(worker, _Install(self._work))
 
+    def _again(self, place: int, busy: dict[_Worker, deque[Batch]], tries: Counter[int], at_home: bool) -> None:
+        """Let a new worker do what one that died has left."""
+        batches = busy.pop(self._workers[place])
+        first, _ = batches[0][0]
+        tries[first] += 1
+        self._replace(place, at_home, tries[first] >= MOST_TRIES)
+        busy[self._workers[place]] = batches
+        for batch in batches:
+            self._send(self._workers[place], _Chunks([chunk for _, chunk in batch]))
+
     def _replace(self, place: int, at_home: bool, hopeless: bool) -> None:
         """Put a new worker where one died."""
         lost = self._workers[place].process
@@ -239,19 +265,17 @@ class Processes:
         if at_home:
             self.close()
             raise WorkerLost(f"{told}; what it kept is gone")
-        self._workers[place].pipe.close()
+        self._workers[place].wire.pipe.close()
         with _interrupts_ignored():
             self._workers[place] = _Worker()
         self._prepare(self._workers[place])
 
-    def _answers(
-        self, busy: dict[_Worker, tuple[int, _Chunk]]
-    ) -> list[tuple[int, tuple[_Worker, tuple[bool, Any] | None]]]:
+    def _answers(self, busy: dict[_Worker, deque[Batch]]) -> list[tuple[int, tuple[_Worker, tuple[bool, Any] | None]]]:
         """Who has answered what, in which place; None: it died or was stopped."""
-        ready = wait([worker.pipe for worker in busy], LOOK_SECONDS)
+        ready = wait([worker.wire.pipe for worker in busy], LOOK_SECONDS)
         heard: list[tuple[int, tuple[_Worker, tuple[bool, Any] | None]]] = []
         for place, worker in enumerate(self._workers):
-            if worker.pipe in ready:
+            if worker.wire.pipe in ready:
                 try:
                     heard.append((place, (worker, worker.receive())))
                 except (EOFError, OSError):
@@ -261,29 +285,23 @@ class Processes:
         return heard
 
     def _lines(
-        self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None
-    ) -> list[Iterator[tuple[int, Sequence[Any]]]]:
+        self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None, count: int | None
+    ) -> list[Iterator[Batch]]:
         """What each worker takes its chunks from: one line for all, or its own where chunks have a home."""
         if homes is None:
-            return [enumerate(chunks)] * self.workers
-        own: list[list[tuple[int, Sequence[Any]]]] = [[] for _ in self._workers]
+            return [batches(enumerate(chunks), count, 2 * self.workers)] * self.workers
+        own: list[Batch] = [[] for _ in self._workers]
         for index, (chunk, home) in enumerate(zip(chunks, homes, strict=True)):
             own[home % len(own)].append((index, chunk))
-        return [iter(line) for line in own]
+        return [batches(iter(line), None if count is None else len(line), 2) for line in own]
 
-    def _next(
-        self,
-        worker: _Worker,
-        line: Iterator[tuple[int, Sequence[Any]]],
-        busy: dict[_Worker, tuple[int, _Chunk]],
-    ) -> None:
-        for index, tasks in line:
-            chunk = _Chunk(tasks)
-            busy[worker] = (index, chunk)
-            self._send(worker, chunk)
+    def _next(self, worker: _Worker, line: Iterator[Batch], busy: dict[_Worker, deque[Batch]]) -> None:
+        for batch in line:
+            busy.setdefault(worker, deque()).append(batch)
+            self._send(worker, _Chunks([chunk for _, chunk in batch]))
             return
 
-    def _send(self, worker: _Worker, what: _Meet | _Install | _Chunk) -> None:
+    def _send(self, worker: _Worker, what: _Meet | _Install | _Chunks) -> None:
         with suppress(OSError):  # it is dead: noticed when it does not answer
             worker.send(what)
 
@@ -326,6 +344,22 @@ class _Unpickler(pickle.Unpickler):
         if content is not None:
             self._received.note(key, Shared(*content))
         return self._received[key]
+
+
+def batches(line: Iterator[tuple[int, Sequence[Any]]], count: int | None, parts: int) -> Iterator[Batch]:
+    """Chunks that travel together: of what is left, always one part of so many, so that all workers end together.
+
+    Of unknown many, each travels alone, and is heard of as soon as it is done.
+
+    >>> [len(batch) for batch in batches(enumerate("abcdefghij"), 10, 4)]
+    [3, 2, 2, 1, 1, 1]
+    >>> [len(batch) for batch in batches(enumerate("abc"), None, 4)]
+    [1, 1, 1]
+    """
+    done = 0
+    while batch := list(islice(line, 1 if count is None else max(1, -(-(count - done) // parts)))):
+        done += len(batch)
+        yield batch
 
 
 def in_order(results: Iterable[tuple[int, Any]]) -> Iterator[Any]:
@@ -382,12 +416,13 @@ def _serve(pipe: Connection[Any, Any]) -> None:
     """A worker's life: until the parent closes the pipe or dies."""
     torch.set_num_threads(1)
     keep_freed_memory()
-    received, clients = _Remembered(), None
+    wire, received, clients = Wire(pipe, os.getppid()), _Remembered(), None
     work: Work | None = None
     doing: Doing | None = None
+    answer: tuple[bool, Any]
     with suppress(EOFError, OSError):
         while True:
-            what = pipes.receive(pipe, partial(_Unpickler, received=received))
+            what = wire.receive(partial(_Unpickler, received=received))
             if isinstance(what, _Import):
                 plugins.share(what.plugins)
                 continue
@@ -400,9 +435,10 @@ def _serve(pipe: Connection[Any, Any]) -> None:
             assert clients is not None and work is not None
             try:
                 doing = work.open(clients) if doing is None else doing
-                answer = (True, doing.fold(_done(doing, what.tasks)))
+                answer = (True, [doing.fold(_done(doing, tasks)) for tasks in what.chunks])
             except AcclimateError as error:
                 answer = (False, error)
             except Exception:
                 answer = (False, WorkerFailed(f"unexpected error in a worker:\n{traceback.format_exc()}"))
-            pipes.send(pipe, answer, os.getppid(), _Pickler)
+            wire.send(answer, _Pickler)
+            del what, answer  # what they refer to can be used again

@@ -57,7 +57,9 @@ def train(
         server = trees.load(blob)
         for round in range(done + 1, rounds + 1):
             took_part = sample(seed, position, round, ids, cohort)
-            folded = _gather(executor.run(_parts(training, server, round, took_part, saved, known)))
+            cut = chunks(took_part)
+            parts = _parts(training, server, round, cut, saved, known)
+            folded = _gather(executor.run(parts, count=len(cut)))
             if folded.replies.weight > 0:
                 seed_call(seed, position, round, "server_update")
                 blob = trees.dump(algorithm.server_update(server, folded.replies))
@@ -92,11 +94,11 @@ def at_round(outcome: Outcome, round: int) -> Outcome:
 
 
 def _parts(
-    training: Training, server: Nest, round: int, ids: Sequence[int], saved: Checkpoint, known: Known
+    training: Training, server: Nest, round: int, cut: Sequence[Sequence[int]], saved: Checkpoint, known: Known
 ) -> Iterator[list[Part]]:
     """Everybody's task, in chunks."""
     post = Post()
-    for chunk in chunks(ids):
+    for chunk in cut:
         parts = []
         for id in chunk:
             seed_call(training.seed, training.position, round, id, "broadcast")

@@ -136,7 +136,9 @@ class OnLine:
         self._lasting = {**commons, digest_of(told): told}
         self._head = {"experiment": self._experiment.run_name, "scene": list(scene), "work": digest_of(told)}
 
-    def run(self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None) -> Iterator[tuple[int, Any]]:
+    def run(
+        self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None, count: int | None = None
+    ) -> Iterator[tuple[int, Any]]:
         listed = [list(chunk) for chunk in chunks]
         results: dict[tuple[int, int], Any] = {
             (c, i): self._saved(task) for c, chunk in enumerate(listed) for i, task in enumerate(chunk)
