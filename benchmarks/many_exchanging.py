@@ -61,7 +61,7 @@ def run() -> list[Line]:
     for name, clients, slots in (
         *(("FedAvg", n, SLOTS) for n in GROWING),
         ("FedAvg", 2000, LONG),
-        ("FedAMP", 2000, LONG),
+        ("FedAMP", 2000, SLOTS),
     ):
         command = [sys.executable, "-m", "benchmarks.many_exchanging", name, str(clients), str(slots)]
         of: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
