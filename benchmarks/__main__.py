@@ -1,6 +1,6 @@
-"""Run all benchmarks, or those named, and print what was required beside what was measured.
+"""Run all benchmarks, or those named, print what was required beside what was measured, and write docs/speed.md.
 
-All of them write docs/speed.md too: `python -m benchmarks`. Some: `python -m benchmarks local states`.
+All: `python -m benchmarks`. Some: `python -m benchmarks local states`; what others found before stays on the page.
 """
 
 from __future__ import annotations
@@ -56,27 +56,24 @@ def main(names: list[str]) -> None:
     print(f"{os.cpu_count()} cores, of which other programs keep {others:.1f} busy")
     if unknown := [name for name in names if name not in ALL]:
         sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(ALL)}")
-    found = {}
+    found: list[page.Measured] = []
     for name in names or ALL:
         title, run = ALL[name]
         begin = time.perf_counter()
-        found[title] = run()
+        GROWTH.clear()
+        lines = run()
+        found.append(page.Measured(title, lines, list(GROWTH), page.machine(max(others, busy()))))
         print(f"  {name}: {time.perf_counter() - begin:.0f} s", flush=True)
     print(f"\n{'median and range of interleaved runs':<68} {'median':>6}   {'range':<16} required")
-    for line in (line for lines in found.values() for line in lines):
+    for line in (line for one in found for line in one.lines):
         print(line)
     if not names:
         try:
             corruptions.main()
         except MissingData as error:
             print(f"corruptions were left out: {error}")
-    others = max(others, busy())
-    seconds = time.perf_counter() - start
-    print(f"{seconds:.0f} s; other programs keep {others:.1f} cores busy")
-    if others > 0.2:
-        print("The machine was busy, which slows loops with two threads most: run again when it is quiet.")
-    if not names:
-        print(f"written: {page.write(found, GROWTH, others, seconds)}")
+    print(f"{time.perf_counter() - start:.0f} s")
+    print(f"written: {page.write(found, [title for title, _ in ALL.values()])}")
 
 
 if __name__ == "__main__":

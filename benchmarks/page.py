@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -14,32 +16,55 @@ from acclimate.report.pictures.render import VERSION
 from benchmarks.measure import Grown, Line
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+KEPT, LISTS = DOCS / "results" / "speed.json", ("lines", "growth")
 HEAD = """# Speed
 
 Written by `python -m benchmarks` (`make bench`; `make bench-peers` sets pfl 0.6.0 and Flower 1.41.0 up before, and
-compares with them too). Both sides of a comparison run in turn and must compute the same thing. A ratio is the median
-of neighbouring runs, with its range. Where two processes are not the point, it is of processor time.
-
+compares with them too; `python -m benchmarks NAME` measures one part again). Both sides of a comparison run in turn and
+must compute the same thing. A ratio is the median of neighbouring runs, with its range. Where two processes are not the
+point, it is of processor time.
 """
 
 
-def write(found: Mapping[str, Sequence[Line]], growth: Sequence[Grown], busy: float, seconds: float) -> Path:
-    """The page, and its pictures in docs/figures."""
-    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+class Measured(NamedTuple):
+    """What one run of some benchmarks has found, and on what machine."""
+
+    title: str
+    lines: list[Line]
+    growth: list[Grown]
+    machine: str
+
+
+def machine(busy: float) -> str:
+    """What is measured on."""
     cpu = next((line.partition(":")[2].strip() for line in _cpu() if line.startswith("model name")), "unknown")
-    text = f"{HEAD}{os.cpu_count()} cores ({cpu}), Python {platform.python_version()}, torch {torch.__version__}; "
-    text += f"{seconds / 60:.0f} minutes; other programs kept {busy:.1f} cores busy, load average {load}.\n"
+    told = f"{os.cpu_count()} cores ({cpu}), Python {platform.python_version()}, torch {torch.__version__}"
     if busy > 0.2:
-        text += "\nThe machine was busy: figures of two processes and two threads mean little here.\n"
-    for name, lines in found.items():
-        if lines:
-            text += f"\n## {name}\n\n| what | measured | range | goal | met |\n|---|---:|---|---|---|\n"
-            text += "".join(_row(line) for line in lines)
-    for number, what in enumerate(dict.fromkeys(point.what for point in growth)):
-        picture = DOCS / "figures" / f"speed-{number}.svg"
-        picture.parent.mkdir(parents=True, exist_ok=True)
-        picture.write_bytes(_drawn(what, [point for point in growth if point.what == what]))
-        text += f"\n![{what}, by the number of clients](figures/{picture.name})\n"
+        told += f"; other programs kept {busy:.1f} cores busy, so that figures of two processes mean little"
+    return told
+
+
+def write(new: Sequence[Measured], order: Sequence[str]) -> Path:
+    """The page and its pictures, from what was measured now and, of other benchmarks, before."""
+    kept = {one["title"]: one for one in json.loads(KEPT.read_text(encoding="utf-8"))} if KEPT.exists() else {}
+    kept |= {one.title: {**one._asdict(), **{k: [v._asdict() for v in getattr(one, k)] for k in LISTS}} for one in new}
+    found = [kept[title] for title in order if title in kept]
+    KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    text, before, pictures = HEAD, "", 0
+    for one in found:
+        text += f"\n## {one['title']}\n"
+        text += "" if one["machine"] == before else f"\nOn {one['machine']}.\n"
+        before = one["machine"]
+        if one["lines"]:
+            text += "\n| what | measured | range | goal | met |\n|---|---:|---|---|---|\n"
+            text += "".join(_row(Line(**line)) for line in one["lines"])
+        points = [Grown(**point) for point in one["growth"]]
+        for what in dict.fromkeys(point.what for point in points):
+            picture = DOCS / "figures" / f"speed-{pictures}.svg"
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            picture.write_bytes(_drawn(what, [point for point in points if point.what == what]))
+            text += f"\n![{what}, by the number of clients](figures/{picture.name})\n"
+            pictures += 1
     page = DOCS / "speed.md"
     page.write_text(text, encoding="utf-8")
     return page

@@ -52,8 +52,11 @@ class Replies:
         self.metrics[client] = dict(reply.metrics)
         tensors, skeleton = trees.flatten(reply.update)
         # float64: the mean of equal models is that model, to the bit.
-        flat = [tensor.detach().reshape(-1).to(torch.float64) for tensor in tensors]
-        weighted = (torch.cat(flat) if flat else torch.zeros(0, dtype=torch.float64)).mul_(reply.weight)
+        sizes = [tensor.numel() for tensor in tensors]
+        weighted = torch.empty(sum(sizes), dtype=torch.float64)
+        for tensor, place in zip(tensors, weighted.split(sizes), strict=True):
+            place.copy_(tensor.detach().reshape(-1))
+        weighted.mul_(reply.weight)
         # A sum is finite only if everything in it is: one pass instead of a mask.
         if reply.weight < 0 or not math.isfinite(reply.weight) or not math.isfinite(weighted.sum()):
             self.left_out.append(client)
