@@ -16,7 +16,7 @@ from acclimate.report.pictures.render import VERSION
 from benchmarks.measure import Grown, Line
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-KEPT, LISTS = DOCS / "results" / "speed.json", ("lines", "growth")
+KEPT, LISTS = DOCS / "results" / "speed.jsonl", ("lines", "growth")
 HEAD = """# Speed
 
 Written by `python -m benchmarks` (`make bench`; `make bench-peers` sets pfl 0.6.0 and Flower 1.41.0 up before, and
@@ -46,10 +46,11 @@ def machine(busy: float) -> str:
 
 def write(new: Sequence[Measured], order: Sequence[str]) -> Path:
     """The page and its pictures, from what was measured now and, of other benchmarks, before."""
-    kept = {one["title"]: one for one in json.loads(KEPT.read_text(encoding="utf-8"))} if KEPT.exists() else {}
+    lines = KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else []
+    kept = {one["title"]: one for one in map(json.loads, lines)}
     kept |= {one.title: {**one._asdict(), **{k: [v._asdict() for v in getattr(one, k)] for k in LISTS}} for one in new}
     found = [kept[title] for title in order if title in kept]
-    KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    KEPT.write_text("".join(f"{json.dumps(one)}\n" for one in found), encoding="utf-8")
     text, before, pictures = HEAD, "", 0
     for one in found:
         text += f"\n## {one['title']}\n"

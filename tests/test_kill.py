@@ -141,9 +141,13 @@ def test_interrupted_an_experiment_says_how_to_go_on(folders):
 
 def test_asked_to_end_while_nothing_was_begun_says_that_it_was_asked():
     """Found by the chaos suite: outside a run's own work SIGTERM was taken for Ctrl-C."""
-    code = (
-        "import os, signal\nfrom acclimate import cli\ncli._run_name = lambda *_: os.kill(os.getpid(), {})\ncli.main()"
-    )
+    code = """
+import os, signal
+from acclimate import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started without
+cli._run_name = lambda *_: os.kill(os.getpid(), {})
+cli.main()
+"""
     for sent, told in (("signal.SIGTERM", 143), ("signal.SIGINT", 130)):
         command = [sys.executable, "-c", code.format(sent), "run", "quickstart"]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
