@@ -266,3 +266,13 @@ def test_parcel_is_sealed_once_for_all_processes():
     assert trees.equal(sent[1].open(), {"w": torch.ones(2)})
     assert pickle.dumps(parcel).count(parcel.seal()) == 1
     assert parcel.seal() is parcel.seal()
+
+
+def test_a_single_number_out_of_a_larger_tensor_is_saved():
+    column = torch.arange(6.0).view(1, 3, 2)[
+        :, 1, 1:
+    ]
+    odd = torch.arange(4.0)[1::2][:1]  # one number with stride 2, which counts as contiguous
+    assert odd.is_contiguous()
+    assert odd.stride() == (2,)
+    assert trees.load(trees.dump([odd, column])) == [torch.tensor([1.0]), torch.tensor([[3.0]])]
