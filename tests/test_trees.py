@@ -269,9 +269,7 @@ def test_parcel_is_sealed_once_for_all_processes():
 
 
 def test_a_single_number_out_of_a_larger_tensor_is_saved():
-    column = torch.arange(6.0).view(1, 3, 2)[
-        :, 1, 1:
-    ]
+    column = torch.arange(6.0).view(1, 3, 2)[:, 1, 1:]
     odd = torch.arange(4.0)[1::2][:1]  # one number with stride 2, which counts as contiguous
     assert odd.is_contiguous()
     assert odd.stride() == (2,)
