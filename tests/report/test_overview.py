@@ -20,7 +20,8 @@ def results(tmp_path, monkeypatch):
             for i, verdict in enumerate(verdicts)
         ]
         beside = [{"paper": 50.0, "ours": 50.0 + gap} for gap in gaps]
-        content = {"table": name, "pieces": {piece: {"seeds": [1, 0]} for piece in run}, "claims": claims}
+        sitting, lacking = {"systems": {"em": {"seeds": [1, 0]}}}, [piece for piece in pieces if piece not in run]
+        content = {"lacking": lacking, "table": name, "pieces": {piece: [sitting] for piece in run}, "claims": claims}
         if run:
             (tmp_path / f"{name}.json").write_text(json.dumps({**content, "gaps": beside, "drifts": drifts}))
         return tmp_path

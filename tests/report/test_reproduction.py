@@ -58,7 +58,8 @@ def test_reproduce_writes_a_section_piece_by_piece(call, tmp_path):
 def test_reproduce_numbers_are_those_of_the_results_file(call, tmp_path):
     call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1")
     results = json.loads((tmp_path / "docs" / "results" / "tiny-table.json").read_text())
-    system = results["pieces"]["harsh"]["systems"]["em"]
+    (sitting,) = results["pieces"]["harsh"]
+    system = sitting["systems"]["em"]
     accuracies = system["streams"]["label"]["accuracy"]
     ours = 100 * statistics.fmean(accuracies)
     row = f"| EM | 40.00 ± 2.00 | {ours:.2f} ± {100 * statistics.stdev(accuracies):.2f} | {ours - 40:+.2f} |"
@@ -67,7 +68,7 @@ def test_reproduce_numbers_are_those_of_the_results_file(call, tmp_path):
         assert set(system["streams"][stream]["clients"]) == {"0", "1"}
         assert set(system["streams"][stream]["clients"]["0"]) == {"3", "4", "5"}
     assert any("tuned on source validation data" in remark for remark in system["remarks"])
-    assert results["pieces"]["harsh"]["versions"]["torch"]
+    assert sitting["versions"]["torch"]
 
 
 def test_reproduce_names_systems_that_another_run_has_measured_together(call, tmp_path):
@@ -83,13 +84,19 @@ def test_reproduce_tells_work_from_the_time_between_start_and_end(call, tmp_path
         tmp_path / "docs" / "results" / "tiny-table.json",
         tmp_path / "docs" / "reproduction" / "tiny-table.md",
     )
-    worked = json.loads(results.read_text())["pieces"]["mild"]["worked"]
+    (sitting,) = json.loads(results.read_text())["pieces"]["mild"]
+    worked = sitting["worked"]
     assert worked > 0
     counted = f"{worked / 60:.1f} minutes of work, excluding cached work"
     assert counted in page.read_text()
     # What earlier code has measured says only when it began and when it ended.
     old = json.loads(results.read_text())
-    piece = {**old["pieces"]["mild"], "started": "2026-11-15T10:00:00+00:00", "finished": "2026-11-15T12:30:00+00:00"}
+    piece = {
+        **sitting,
+        "started": "2026-11-15T10:00:00+00:00",
+        "finished": "2026-11-15T12:30:00+00:00",
+        "seeds": [0, 1],
+    }
     del piece["worked"]
     results.write_text(json.dumps({**old, "pieces": {"mild": piece}}))
     call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1", "--runs", str(tmp_path / "other"))
@@ -154,10 +161,11 @@ def test_sweeps_compare_the_seeds_that_all_values_have(call, tmp_path, paper):
     )
     measured = json.loads((tmp_path / "docs" / "results" / "tiny-table.json").read_text())["pieces"]["mild"]
     part = Part(published.published("tiny-table"), "mild", measured)
+    (sitting,) = measured
     page = (tmp_path / "docs" / "reproduction" / "tiny-table.md").read_text()
     assert "Paper / ours, seed 1 of all pieces:" in page
     assert f"| EM | 50.00 / {part.accuracy('em', 'label', [1]):.2f} |" in page
-    assert part.accuracy("em", "label", [1]) == 100 * measured["systems"]["em"]["streams"]["label"]["accuracy"][1]
+    assert part.accuracy("em", "label", [1]) == 100 * sitting["systems"]["em"]["streams"]["label"]["accuracy"][1]
 
 
 def test_sweeps_name_pieces(call, paper):
@@ -174,7 +182,7 @@ def test_cross_is_a_table_of_adapters_and_aggregators(call, tmp_path, paper):
     paper(rows={"none": "No adaptation"}, values={}, cross=cross)
     call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1")
     page, results = page_and_results(tmp_path)
-    found = results["pieces"]["harsh"]["systems"]
+    found = results["pieces"]["harsh"][0]["systems"]
     alone, mixed = (
         f"{100 * statistics.fmean(found[f'{name}+bn-adapt']['streams']['label']['accuracy']):.2f}"
         for name in ("local", "fedavg")
@@ -202,18 +210,21 @@ def test_reproduce_writes_its_page_whole(call, tmp_path):
 
 
 def test_reproduce_with_overrides_names_them_as_a_deviation(call, tmp_path):
+    rounds = "phases.0.rounds=1"
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
     assert "run with" not in page_and_results(tmp_path)[0]
-    code, _, error = call("reproduce", "tiny-table", "seeds=[1]", "--only", "mild", "--workers", "1")
+    code, _, error = call("reproduce", "tiny-table", rounds, "--only", "mild", "--workers", "1")
     assert code == 0
     assert "tiny-table, piece 1 of 1: mild\n" in error
     page, results = page_and_results(tmp_path)
-    assert results["pieces"]["mild"]["seeds"] == [1]
-    assert "- mild: run with `'seeds=[1]'` on the command line.\n" in page
-    assert "`acclimate reproduce tiny-table 'seeds=[1]' --only mild`: seed 1; run " in page
+    assert len(results["pieces"]["mild"]) == 1  # other settings are never joined
+    assert f"- mild: run with `{rounds}` on the command line.\n" in page
+    assert f"`acclimate reproduce tiny-table {rounds} --only mild`: seeds 0, 1; run " in page
     code, _, error = call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")  # as the table asks for
     assert "mild, measured already" in error
-    assert "run with" not in page_and_results(tmp_path)[0]
+    page, results = page_and_results(tmp_path)
+    assert "run with" not in page
+    assert len(results["pieces"]["mild"]) == 1
 
 
 def test_reproduce_with_fewer_systems_judges_what_it_can(call, paper, tmp_path):
@@ -252,7 +263,7 @@ def cells(page, row, number=0):
 
 
 def ours(results, piece, system, stream="label"):
-    return 100 * statistics.fmean(results["pieces"][piece]["systems"][system]["streams"][stream]["accuracy"])
+    return 100 * statistics.fmean(results["pieces"][piece][0]["systems"][system]["streams"][stream]["accuracy"])
 
 
 def test_reproduce_begins_with_an_overview_of_the_pieces(call, tmp_path):
@@ -291,7 +302,7 @@ def test_reproduce_by_shift_has_a_column_for_every_shift(call, paper, tmp_path):
     paper(experiment="shifts.yaml", pieces={"all": []}, rows=rows, by_shift=True, values=values)
     assert call("reproduce", "tiny-table", "--workers", "1")[0] == 0
     page, results = page_and_results(tmp_path)
-    (system,) = results["pieces"]["all"]["systems"]["none"]["streams"].values()
+    (system,) = results["pieces"]["all"][0]["systems"]["none"]["streams"].values()
     assert cells(page, "method") == ["method", "mean", "clean", "rotation"]
     found = {shift: 100 * accuracies[0] for shift, accuracies in system["shifts"].items()}
     mean = 100 * system["accuracy"][0]
@@ -306,7 +317,7 @@ def test_reproduce_judges_claims_from_the_clients_of_the_results_file(call, pape
     paper(claims=claims, discussion=["Because."])
     call("reproduce", "tiny-table", "--only", "harsh", "--workers", "1")
     page, results = page_and_results(tmp_path)
-    systems = results["pieces"]["harsh"]["systems"]
+    systems = results["pieces"]["harsh"][0]["systems"]
     em, none = (
         [v for by in systems[s]["streams"]["label"]["clients"].values() for v in by.values()] for s in ("em", "none")
     )
@@ -326,13 +337,13 @@ def test_reproduce_takes_pieces_of_other_experiments(call, paper, tmp_path):
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(battery.tiny(name="other", systems=["none", "em"])))
     paper(pieces={"mild": [], "other": {"experiment": "other.yaml", "set": ["seeds=[3]"]}}, values=None)
     assert call("reproduce", "tiny-table", "--only", "other", "--workers", "1")[0] == 0
-    assert page_and_results(tmp_path)[1]["pieces"]["other"]["name"].startswith("other-")
+    assert page_and_results(tmp_path)[1]["pieces"]["other"][0]["name"].startswith("other-")
 
 
 def test_reproduce_says_what_each_phase_sends(call, tmp_path):
     call("reproduce", "tiny-table", "--only", "mild", "--workers", "1")
     page, results = page_and_results(tmp_path)
-    (phase,) = results["pieces"]["mild"]["phases"]
+    (phase,) = results["pieces"]["mild"][0]["phases"]
     assert (phase["name"], phase["rounds"], phase["down"] == phase["up"], phase["before"]) == ("fedavg", 2, True, 0)
     assert "- fedavg: 2 rounds, " in page
 
@@ -365,3 +376,33 @@ def test_reproduce_shows_pictures_where_the_table_asks_for_them(call, paper, tmp
     assert "tiny-table-rates.svg" in drawn
     assert all(f"](../figures/{name})" in page for name in drawn)
     assert page.index("tiny-table-mild-accuracy") < page.index("## harsh") < page.index("tiny-table-harsh-accuracy")
+
+
+def test_reproduce_joins_seeds_and_systems_of_several_sittings(call, tmp_path):
+    """Every sitting on another machine: with a store and a cache of its own."""
+    sittings = {"a": ["seeds=[1]"], "b": ["seeds=[0]", "systems=[none]"], "c": ["seeds=[0]"]}
+    for runs, overrides in list(sittings.items())[:2]:
+        call("reproduce", "tiny-table", *overrides, "--only", "mild", "--workers", "1", "--runs", runs)
+    page, results = page_and_results(tmp_path)
+    assert "Not run yet: mild (EM, seed 0), harsh.\n" in page
+    assert results["lacking"] == ["mild (EM, seed 0)", "harsh"]
+    assert "run with" not in page and not results["drifts"]  # a part of the table is no deviation
+    first, second = results["pieces"]["mild"]
+    both = [s["systems"]["none"]["streams"]["label"]["accuracy"][0] for s in (second, first)]
+    spread = f"{100 * statistics.fmean(both):.2f} ± {100 * statistics.stdev(both):.2f}"
+    assert cells(page, "No adaptation", 2)[2] == spread
+    assert (
+        "\n- `acclimate reproduce tiny-table 'seeds=[0]' 'systems=[none]' --only mild`: seed 0 of No adaptation; run "
+        in page
+    )
+    assert "\n- `acclimate reproduce tiny-table 'seeds=[1]' --only mild`: seed 1; run " in page
+    call("reproduce", "tiny-table", *sittings["c"], "--only", "mild", "--workers", "1", "--runs", "c")
+    page, results = page_and_results(tmp_path)
+    assert "Not run yet: harsh.\n" in page
+    assert [list(s["systems"]) for s in results["pieces"]["mild"]] == [["none", "em"], ["none", "em"]]
+    whole = tmp_path / "whole"  # the same as in one sitting
+    call("reproduce", "tiny-table", "--only", "mild", "--workers", "1", "--runs", "d", "--docs", str(whole))
+    at_once = (whole / "reproduction" / "tiny-table.md").read_text()
+    for row in ("No adaptation", "EM"):
+        assert cells(at_once, row) == cells(page, row)
+        assert cells(at_once, row, 2) == cells(page, row, 2)

@@ -74,10 +74,10 @@ def test_page_shows_every_stream_of_domain_shift(tmp_path):
     ]
     assert after(written, "Ours, by group, stream original:")[2] == ["Tent", "78.33", "90.00", "66.67"]
     assert after(written, "Stream corrupted:")[2][:2] == ["Tent", "56.25"]  # over all images
-    streams = results["pieces"]["all"]["systems"]["tent"]["streams"]
+    streams = results["pieces"]["all"][0]["systems"]["tent"]["streams"]
     assert streams["corrupted"]["clients"] == {"0": {"0": 0.6, "1": 1.0, "2": 0.25}}
     assert streams["original"]["clients"]["0"]["2"] == 0.5
-    assert results["pieces"]["all"]["groups"] == {"0": {"0": "amazon", "1": "dslr", "2": "dslr"}}
+    assert results["pieces"]["all"][0]["groups"] == {"0": {"0": "amazon", "1": "dslr", "2": "dslr"}}
 
 
 def test_page_has_the_papers_mean_over_groups_only_if_it_is_printed_or_follows(tmp_path):
@@ -146,10 +146,13 @@ def test_results_of_earlier_code_are_read_and_show_all_their_streams(tmp_path):
     """It kept the accuracy of every stream, but clients and shifts of the first one only."""
     table = paper(claims=[Claim(higher=["tent"], lower=["none"])])
     _, results = page(tmp_path, table)
-    piece = results["pieces"]["all"]
+    (piece,) = results["pieces"]["all"]
+    results["pieces"]["all"], piece["seeds"] = piece, [0]
     del piece["groups"]
     piece["stream"] = "original"
     for system in piece["systems"].values():
+        for key in ("of", "seeds", "code"):
+            del system[key]
         for cell in system["streams"].values():
             del cell["groups"]
             kept = {key: cell.pop(key) for key in ("clients", "shifts")}
@@ -160,7 +163,7 @@ def test_results_of_earlier_code_are_read_and_show_all_their_streams(tmp_path):
     assert after(written, "Ours, by stream:")[2] == ["Tent", "81.25", "56.25", "68.75"]
     again = json.loads((tmp_path / "docs" / "results" / "toy.json").read_text())
     assert [claim["stream"] for claim in again["claims"]] == ["original"]
-    assert again["pieces"]["all"]["systems"]["tent"]["streams"]["original"]["clients"]["0"]["0"] == 0.9
+    assert again["pieces"]["all"][0]["systems"]["tent"]["streams"]["original"]["clients"]["0"]["0"] == 0.9
 
 
 SMALL = ["scenario.size=18", "scenario.per_source=30", "scenario.source_clients=3", "scenario.test_clients=3"]
@@ -194,7 +197,7 @@ def test_reproduce_of_a_shipped_experiment_shows_all_its_streams(call, tmp_path,
     assert call("reproduce", "two", "--workers", "1")[0] == 0
     written = (tmp_path / "docs" / "reproduction" / "two.md").read_text()
     results = json.loads((tmp_path / "docs" / "results" / "two.json").read_text())
-    em = results["pieces"]["digits"]["systems"]["em"]["streams"]
+    em = results["pieces"]["digits"][0]["systems"]["em"]["streams"]
     label, feature, validation = (100 * em[stream]["accuracy"][0] for stream in ("label", "feature", "validation"))
     head, _, row = after(written, "Paper / ours, by stream:")
     assert head == ["method", "label", "feature", "validation", "mean"]

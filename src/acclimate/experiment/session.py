@@ -288,11 +288,10 @@ class _Seed:
 
         So a test is found again by whatever run has it: after a system or a seed was added, a method got an option.
         """
-        scenarios = [s for s in (self.session.experiment.scenario, self.session.experiment.test_scenario) if s]
         parts = {"adapter": system.adapter, "aggregator": system.aggregator}
         methods = {name: chosen for name, chosen in parts.items() if chosen}
         content = {
-            "scenarios": [scenario.differs for scenario in scenarios],
+            "scenarios": [scenario.differs for scenario in self._scenarios],
             "model": system.model.differs(),
             "test": system.differs()["test"],
             "data": (self.tested if _is_test(phase) else self.population).digest,
@@ -302,18 +301,30 @@ class _Seed:
             "seed": self.seed,
             "torch": versions()["torch"],
         }
-        modules = [m for chosen in (*scenarios, system.model.chosen, *methods.values()) for m in chosen.modules]
-        modules += [Build.__module__, *([unseen.__module__] if len(scenarios) > 1 else [])]
-        return digest_of([content, source_digest(modules)])
+        return digest_of([content, source_digest(self._modules(system))])
+
+    @property
+    def _scenarios(self) -> list[Chosen]:
+        """Who is trained on and, if they are others, who is tested."""
+        return [one for one in (self.session.experiment.scenario, self.session.experiment.test_scenario) if one]
+
+    def _modules(self, system: System) -> list[str]:
+        """Where the code of a test is."""
+        methods = [method for method in (system.adapter, system.aggregator) if method]
+        chosen = [*self._scenarios, system.model.chosen, *methods]
+        also = [Build.__module__, *([unseen.__module__] if len(self._scenarios) > 1 else [])]
+        return [*(module for one in chosen for module in one.modules), *also]
 
     def _note(self, system: str, name: str, value: Any) -> None:
         self.session.store.note(self.session.run, system, self.seed, name, value)
 
     def _note_knowledge(self, system: System, known: Known) -> None:
-        """How much a client is sent besides the model, and what a report can draw or name: ATP's rates, a block."""
+        """How much a client is sent, what a report can draw or name (ATP's rates, a block), and whose code it is of."""
         needs = system.adapter.made.needs
         sent = known.sent(self.tested.streams[0].client, ("model", *needs))
         self._note(system.name, "knowledge_bytes", trees.nbytes(sent))
+        trained = [module for phase in system.phases for module in phase.algorithm.modules]
+        self._note(system.name, "code", source_digest([*self._modules(system), *trained]))
         for name, value in known.of(None).items():
             if name in needs and trees.nbytes(value) <= MOST_NOTED_BYTES:
                 self._note(system.name, f"knowledge {name}", value)

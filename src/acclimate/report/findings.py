@@ -162,7 +162,7 @@ class _Measured:
 
     def _accuracy(self, place: _Place) -> float:
         part = self._part(place)
-        return part.accuracy(place.system, self._stream(part, place), part.seeds)
+        return part.accuracy(place.system, self._stream(part, place))
 
     def _stream(self, part: Part, place: _Place) -> str:
         return place.stream or (MEAN if MEAN in part.columns else part.streams[0])

@@ -28,7 +28,7 @@ RATES, SWEPT, TRADEOFF = "rates.svg", "by-", "tradeoff"  # pictures of several p
 def page(paper: Published, parts: Sequence[Part], verdicts: Sequence[Verdict], pictures: Sequence[str]) -> str:
     """Everything about a table, what a reader wants first at the top; `pictures` are the names of files."""
     of_all = tuple(f"{paper.name}-{kind}" for kind in (TRADEOFF, RATES, SWEPT))
-    missing = [piece for piece in paper.pieces if piece not in {part.piece for part in parts}]
+    missing = lacking(paper, parts)
     lines = [
         f"# {paper.title}",
         "",
@@ -51,22 +51,28 @@ def page(paper: Published, parts: Sequence[Part], verdicts: Sequence[Verdict], p
     return "\n".join(lines).rstrip() + "\n"
 
 
+def lacking(paper: Published, parts: Sequence[Part]) -> list[str]:
+    """What is not run: pieces, and of others some rows or seeds."""
+    by_piece = {part.piece: part for part in parts}
+    return [text for piece in paper.pieces for text in (by_piece[piece].lacking() if piece in by_piece else [piece])]
+
+
 def plain(piece: str) -> str:
     """A piece as part of a file's name."""
     return re.sub(r"[^\w.]+", "-", piece)
 
 
 def shared_seeds(parts: Sequence[Part]) -> list[int]:
-    """Those of all pieces: one seed more at one value of what is varied would look like an effect of that value."""
+    """Those of all rows of all pieces: one seed more at one value of what is varied would look like its effect."""
     return sorted(set[int].intersection(*(set(part.seeds) for part in parts))) if parts else []
 
 
 def _side_by_side(paper: Published, parts: Sequence[Part]) -> list[str]:
     """Methods x pieces; a piece with several streams has a column for each."""
-    caption, by_piece = _caption(paper), {part.piece: part for part in parts}
-    seeds, shared = {part.piece: part.seeds for part in parts}, shared_seeds(parts)
-    if paper.sweeps and shared and any(each != shared for each in seeds.values()):
-        seeds = dict.fromkeys(seeds, shared)
+    caption, by_piece, seeds = _caption(paper), {part.piece: part for part in parts}, None
+    shared = shared_seeds(parts)
+    if paper.sweeps and shared and any(s["seeds"] != shared for part in parts for s in part.systems.values()):
+        seeds = shared
         caption = f"{caption.removesuffix(':')}, {named_seeds(shared)} of all pieces:"
     columns = {piece: _columns(paper, piece, by_piece.get(piece)) for piece in paper.pieces}
     rows = []
@@ -76,7 +82,7 @@ def _side_by_side(paper: Published, parts: Sequence[Part]) -> list[str]:
             part = by_piece.get(piece)
             for stream in streams:
                 if part and system in part.systems:
-                    theirs, ours = part.paper_mean(system, stream), part.accuracy(system, stream, seeds[piece])
+                    theirs, ours = part.paper_mean(system, stream), part.accuracy(system, stream, seeds)
                     cells.append(_beside(paper, theirs, ours))
                 else:
                     printed = paper.printed(row, piece)
@@ -96,8 +102,8 @@ def _losses(paper: Published, parts: Sequence[Part], undisturbed: str) -> list[s
         return []
     rows, whole = [], by_piece[undisturbed]
     for system, row in paper.rows.items():
-        calm = whole.accuracy(system, stream, whole.seeds)
-        gaps = [by_piece[piece].accuracy(system, stream, by_piece[piece].seeds) - calm for piece in disturbed]
+        calm = whole.accuracy(system, stream)
+        gaps = [by_piece[piece].accuracy(system, stream) - calm for piece in disturbed]
         second = [f"{sorted(gaps)[1]:+.2f}"] if len(gaps) > 1 else []
         rows.append([row, *(f"{gap:+.2f}" for gap in gaps), *second])
     head = ["method", *disturbed, *(["all but the worst, at least"] if len(disturbed) > 1 else [])]
@@ -113,7 +119,6 @@ def _columns(paper: Published, piece: str, part: Part | None) -> list[str]:
 
 def _piece(part: Part, pictures: Sequence[str]) -> list[str]:
     paper, several = part.paper, len(part.streams) > 1
-    command = shlex.join(["acclimate", "reproduce", paper.name, *part.found.get("overrides", []), "--only", part.piece])
     tables = []
     for stream in part.streams:
         title = f", stream {stream}" if several else ""
@@ -124,14 +129,32 @@ def _piece(part: Part, pictures: Sequence[str]) -> list[str]:
     return [
         f"## {part.piece}",
         "",
-        f"`{command}`: {named_seeds(part.seeds)}; {_made(part.found)}.",
-        "",
+        *_sittings(part),
         *(_by_stream(part) if several else []),
         *tables,
-        *(f"- {traffic(PhaseTraffic(**phase))}" for phase in part.found["phases"]),
+        *dict.fromkeys(
+            f"- {traffic(PhaseTraffic(**phase))}" for sitting in part.sittings for phase in sitting["phases"]
+        ),
         "",
         *_shown([name for name in pictures if name.startswith(f"{paper.name}-{plain(part.piece)}-")]),
     ]
+
+
+def _sittings(part: Part) -> list[str]:
+    """How each was made; where they are several, what each one has."""
+    said, several = [], len(part.sittings) > 1
+    for sitting in part.sittings:
+        command = ["acclimate", "reproduce", part.paper.name, *sitting.get("overrides", []), "--only", part.piece]
+        by_seeds: dict[str, list[str]] = {}
+        for title, system in sitting["systems"].items():
+            if title in part.systems:
+                by_seeds.setdefault(named_seeds(system["seeds"]), []).append(part.paper.rows[title])
+        what = [
+            f"{seeds} of {', '.join(rows)}" if several and rows != list(part.paper.rows.values()) else seeds
+            for seeds, rows in by_seeds.items()
+        ]
+        said.append(f"{'- ' * several}`{shlex.join(command)}`: {'; '.join([*what, _made(sitting)])}.")
+    return [*said, ""]
 
 
 def _by_stream(part: Part) -> list[str]:
@@ -139,7 +162,7 @@ def _by_stream(part: Part) -> list[str]:
         [
             part.paper.rows[system],
             *(
-                _beside(part.paper, part.paper_mean(system, stream), part.accuracy(system, stream, part.seeds))
+                _beside(part.paper, part.paper_mean(system, stream), part.accuracy(system, stream))
                 for stream in part.columns
             ),
         ]
@@ -153,10 +176,7 @@ def _crossed(part: Part, stream: str, cross: Cross, title: str) -> list[str]:
     rows = [
         [
             row,
-            *(
-                f"{part.accuracy(f'{aggregator}+{adapter}', stream, part.seeds):.2f}"
-                for aggregator in cross.aggregators
-            ),
+            *(f"{part.accuracy(f'{aggregator}+{adapter}', stream):.2f}" for aggregator in cross.aggregators),
         ]
         for adapter, row in cross.adapters.items()
     ]
@@ -230,7 +250,7 @@ def _remarks(parts: Sequence[Part]) -> list[str]:
     """What there is to say about systems, once for all pieces that it is true of."""
     return by_remark(
         {
-            part.piece: by_remark({name: system["remarks"] for name, system in part.found["systems"].items()})
+            part.piece: by_remark({title: system["remarks"] for title, system in part.everything.items()})
             for part in parts
         }
     )

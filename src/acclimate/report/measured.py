@@ -11,20 +11,24 @@ from typing import Any
 
 from acclimate.experiment.published import MEAN, ONLY, Published, Values, columns, tests
 from acclimate.report.claims import Clients, Scores
-from acclimate.report.table import shift_accuracies, table
+from acclimate.report.sittings import Sitting, System, other_settings, together
+from acclimate.report.table import named_seeds, shift_accuracies, table
+from acclimate.store.records import Entry
 from acclimate.store.run import Run
 
 
 def measured(run: Run) -> dict[str, Any]:
     """What a results file has of a run."""
-    found = table(run)
+    found, code = table(run), run.noted("code")
     return {
         **{key: getattr(run, key) for key in ("name", "started", "finished", "versions", "experiment", "worked")},
-        "seeds": found.seeds,
         "groups": run.groups(),
         "phases": [asdict(phase) for phase in found.phases],
         "systems": {
             line.title: {
+                "of": entry.system,
+                "seeds": found.seeds,
+                "code": sorted({digest for (system, _), digest in code.items() if system == entry.system}),
                 "streams": {
                     stream: {
                         **vars(cell),
@@ -41,39 +45,72 @@ def measured(run: Run) -> dict[str, Any]:
     }
 
 
-def from_file(piece: dict[str, Any]) -> dict[str, Any]:
-    """A piece of a results file; earlier code kept clients and shifts of the first stream only, beside the streams."""
-    if "stream" not in piece:
-        return piece
-    first, systems = piece["stream"], {}
-    for name, system in piece["systems"].items():
-        kept = {key: system[key] for key in ("clients", "shifts")}
-        streams = {stream: {**cell, **(kept if stream == first else {})} for stream, cell in system["streams"].items()}
-        systems[name] = {**{key: value for key, value in system.items() if key not in kept}, "streams": streams}
-    return {**{key: value for key, value in piece.items() if key != "stream"}, "systems": systems}
+def from_file(piece: Any) -> list[Sitting]:
+    """The sittings of a piece of a results file; earlier code kept the last one only, and seeds of all its systems."""
+    return piece if isinstance(piece, list) else [_of_one(piece)]
+
+
+def _of_one(piece: dict[str, Any]) -> Sitting:
+    """Still earlier code kept clients and shifts of the first stream only, beside the streams."""
+    first, systems = piece.get("stream"), {}
+    for title, system in piece["systems"].items():
+        kept = {key: system[key] for key in ("clients", "shifts") if key in system}
+        streams = {
+            stream: {"clients": {}, "shifts": {}, **cell, **(kept if stream == first else {})}
+            for stream, cell in system["streams"].items()
+        }
+        of = title.removesuffix(Entry("", selected=True).title)
+        rest = {key: value for key, value in system.items() if key not in kept}
+        systems[title] = {**rest, "of": of, "seeds": piece["seeds"], "streams": streams}
+    return {**{key: value for key, value in piece.items() if key not in ("stream", "seeds")}, "systems": systems}
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece with what was measured (`measured`, perhaps by way of a file)."""
+    """A piece with what was measured in its sittings (`measured`, perhaps by way of a file)."""
 
     paper: Published
     piece: str
-    found: dict[str, Any]
-
-    @property
-    def seeds(self) -> list[int]:
-        seeds: list[int] = self.found["seeds"]
-        return seeds
+    sittings: Sequence[Sitting]
 
     @cached_property
-    def systems(self) -> dict[str, Any]:
-        """Those with a row in the table."""
-        return {name: system for name, system in self.found["systems"].items() if name in self.paper.rows}
+    def everything(self) -> dict[str, System]:
+        """Whatever was tested."""
+        parts: dict[str, list[System]] = {}
+        for sitting in self.sittings:
+            for title, system in sitting["systems"].items():
+                parts.setdefault(title, []).append(system)
+        return {title: together(of) for title, of in parts.items()}
+
+    @cached_property
+    def systems(self) -> dict[str, System]:
+        """Those with a row in the table, in its order."""
+        return {title: self.everything[title] for title in self.paper.rows if title in self.everything}
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Those that every row has."""
+        return sorted(set[int].intersection(*(set(system["seeds"]) for system in self.systems.values())))
 
     @cached_property
     def streams(self) -> list[str]:
-        return list(next(iter(self.found["systems"].values()))["streams"])
+        return list(next(iter(self.everything.values()))["streams"])
+
+    def lacking(self) -> list[str]:
+        """What the table asks for and no sitting has, in words: rows, and seeds of some of them."""
+        wanted = self.paper.pieces[self.piece].read(other_settings(self.sittings[-1]))
+        titles = [Entry(s.name, kind).title for s in wanted.systems for kind in (False, True) if s.select or not kind]
+        rows = [title for title in titles if title in self.paper.rows]
+        by_seeds: dict[tuple[int, ...], list[str]] = {}
+        for title in rows:
+            there = self.everything[title]["seeds"] if title in self.everything else []
+            if left := tuple(seed for seed in wanted.seeds if seed not in there):
+                by_seeds.setdefault(left, []).append(title)
+        said = []
+        for seeds, of in by_seeds.items():
+            names = [] if of == rows else [self.paper.rows[title] for title in of]
+            said.append(", ".join([*names, *([named_seeds(seeds)] if seeds != wanted.seeds else [])]))
+        return [f"{self.piece} ({'; '.join(said)})"] if said else []
 
     @property
     def columns(self) -> list[str]:
@@ -122,17 +159,18 @@ class Part:
         accuracies: list[float] = self.cell(system, stream)["accuracy"]
         return self.groups(system, stream).get(MEAN, accuracies) if self.by_group else accuracies
 
-    def accuracy(self, system: str, stream: str, seeds: Sequence[int]) -> float:
-        """The mean of that over some of the seeds, in %; not a number where a system was not tested."""
+    def accuracy(self, system: str, stream: str, seeds: Sequence[int] | None = None) -> float:
+        """The mean of that over its seeds, or some of them, in %; not a number where a system was not tested."""
         if system not in self.systems or stream not in self.columns:
             return math.nan
-        by_seed = dict(zip(self.seeds, self.accuracies(system, stream), strict=True))
-        return 100 * statistics.fmean(by_seed[seed] for seed in seeds)
+        own = self.systems[system]["seeds"]
+        by_seed = dict(zip(own, self.accuracies(system, stream), strict=True))
+        return 100 * statistics.fmean(by_seed[seed] for seed in (own if seeds is None else seeds))
 
     @cached_property
     def scores(self) -> Scores:
         """Every client, for claims."""
-        groups = self.found.get("groups", {})
+        groups = {seed: by for sitting in self.sittings for seed, by in sitting.get("groups", {}).items()}
         return Scores(
             {
                 stream: {system: _by_client(self.cell(system, stream).get("clients", {})) for system in self.systems}
@@ -146,7 +184,7 @@ class Part:
         shifts: dict[str, set[str]] = {stream: set() for stream in self.streams}
         groups: dict[str, set[str]] = {stream: set() for stream in self.streams}
         for stream in self.streams:
-            of = [system["streams"][stream] for system in self.found["systems"].values()]
+            of = [system["streams"][stream] for system in self.everything.values()]
             shifts[stream].update(*(cell.get("shifts", {}) for cell in of))
             clients = {key for cell in of for key in _by_client(cell.get("clients", {}))}
             groups[stream].update(name for key, name in self.scores.groups.items() if key in clients)

@@ -12,6 +12,8 @@ from typing import Any
 
 from acclimate.experiment.published import Outline, outlines
 from acclimate.report.claims import Verdict
+from acclimate.report.measured import from_file
+from acclimate.report.sittings import all_seeds
 
 OVERVIEW = "README.md"
 PAGES = "reproduction"  # the folder of all pages
@@ -46,16 +48,20 @@ class Result:
 
     @property
     def missing(self) -> list[str]:
-        """Pieces that are not run."""
-        return [piece for piece in self.outline.pieces if piece not in self.pieces]
+        """What is not run of it: pieces, and of others some rows or seeds."""
+        pieces = [piece for piece in self.outline.pieces if piece not in self.pieces]
+        lacking: list[str] = (self.found or {}).get("lacking", pieces)  # earlier code wrote whole pieces only
+        return lacking
 
     def row(self) -> list[str]:
-        seeds = sorted({seed for piece in self.pieces.values() for seed in piece["seeds"]})
+        systems = [
+            s for piece in self.pieces.values() for sitting in from_file(piece) for s in sitting["systems"].values()
+        ]
         gaps = [abs(gap["ours"] - gap["paper"]) for gap in (self.found or {}).get("gaps", [])]
         return [
             f"[{self.outline.title}]({self.outline.name}.md)",
-            f"{len(self.outline.pieces) - len(self.missing)} of {len(self.outline.pieces)}",
-            ", ".join(map(str, seeds)),
+            f"{len(self.pieces)} of {len(self.outline.pieces)}",
+            ", ".join(map(str, sorted(all_seeds(systems)))),
             f"{statistics.median(gaps):.1f}" if gaps else NOTHING,
             *_tallied(self.verdicts),
         ]

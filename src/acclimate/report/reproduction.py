@@ -1,7 +1,7 @@
 """A published table beside ours: docs/results/NAME.json from the store, docs/reproduction/NAME.md whole from that.
 
-Nobody types a number. A piece that was measured on another machine, or by older code, stays in the results file as it
-is until it is measured again, so a table can grow piece by piece over many sittings.
+Nobody types a number. What was measured on another machine, or by older code, stays in the results file as it is until
+it is measured again, so a table can grow over many sittings: by pieces, and in a piece by systems and seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from acclimate.experiment.published import Published
 from acclimate.report.claims import Verdict, verdicts
 from acclimate.report.drift import drifts
 from acclimate.report.findings import findings
-from acclimate.report.markdown import RATES, SWEPT, TRADEOFF, page, plain, shared_seeds
+from acclimate.report.markdown import RATES, SWEPT, TRADEOFF, lacking, page, plain, shared_seeds
 from acclimate.report.measured import Part, from_file, measured
 from acclimate.report.overview import OVERVIEW, PAGES, overview
 from acclimate.report.pictures import (
@@ -40,6 +40,7 @@ from acclimate.report.pictures import (
 from acclimate.report.pictures.render import render
 from acclimate.report.pictures.sweep import sweep
 from acclimate.report.pictures.tradeoff import tradeoff
+from acclimate.report.sittings import joined
 from acclimate.report.table import named_seeds
 from acclimate.store.run import Run
 
@@ -67,7 +68,7 @@ def write(paper: Published, runs: Mapping[str, Run], docs: Path, overrides: Sequ
     before = json.loads(results.read_text(encoding="utf-8"))["pieces"] if results.exists() else {}
     found = {piece: from_file(old) for piece, old in before.items()}
     otherwise = {"overrides": list(overrides)} if overrides else {}
-    found |= {piece: {**measured(run), **otherwise} for piece, run in runs.items()}
+    found |= {p: joined(found.get(p, []), {**measured(run), **otherwise}) for p, run in runs.items()}
     parts = [Part(paper, piece, one) for piece, one in _in_order(paper, found).items()]
     if not parts:
         raise AcclimateError(f"nothing of {paper.name} is measured, in these runs or in {results}: run it first")
@@ -167,14 +168,15 @@ def _results(paper: Published, parts: Sequence[Part], judged: Sequence[Verdict])
         "deviations": paper.deviations,
         "claims": [verdict._asdict() for verdict in judged],
         "drifts": drifts(parts),
+        "lacking": lacking(paper, parts),
         "gaps": [gap for part in parts for gap in _gaps(part)],
-        "pieces": {part.piece: part.found for part in parts},
+        "pieces": {part.piece: part.sittings for part in parts},
     }
 
 
 def _gaps(part: Part) -> Iterator[dict[str, Any]]:
     """Every value that the paper prints of a piece, beside ours."""
     for system, stream in itertools.product(part.systems, part.columns):
-        theirs, ours = part.paper_mean(system, stream), part.accuracy(system, stream, part.seeds)
+        theirs, ours = part.paper_mean(system, stream), part.accuracy(system, stream)
         if theirs is not None and not math.isnan(ours):
             yield {"piece": part.piece, "stream": stream, "row": part.paper.rows[system], "paper": theirs, "ours": ours}

@@ -18,7 +18,7 @@ from acclimate.store.run import Run
 
 def against(run: Run) -> list[Html]:
     """A table for every published table that the run is a piece of; nothing if there is none."""
-    return [part for paper, piece in pieces(run) for part in _beside(Part(paper, piece, _plain(run)))]
+    return [part for paper, piece in pieces(run) for part in _beside(Part(paper, piece, [measured(run)]))]
 
 
 def pieces(run: Run) -> Iterator[tuple[Published, str]]:
@@ -31,15 +31,11 @@ def pieces(run: Run) -> Iterator[tuple[Published, str]]:
             yield from ((paper, piece) for piece, one in paper.experiments().items() if one.run_name == run.name)
 
 
-def _plain(run: Run) -> dict[str, object]:
-    return {**measured(run)}
-
-
 def _beside(part: Part) -> list[Html]:
     rows = []
     for system in part.systems:
         for stream in part.columns:
-            theirs, ours = part.paper_mean(system, stream), part.accuracy(system, stream, part.seeds)
+            theirs, ours = part.paper_mean(system, stream), part.accuracy(system, stream)
             gap = "–" if theirs is None else signed(ours - theirs, 2)
             paper = "–" if theirs is None else f"{theirs:.2f}"
             rows.append(row([part.paper.rows[system], stream, paper, f"{ours:.2f}", gap]))
