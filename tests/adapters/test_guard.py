@@ -47,7 +47,7 @@ def trusting(worth):
 
 def guard(step=3.0, worth=-1.0, **options):
     recipe = AdapterRecipe(Turning, {"step": step})
-    return Guard(net(), adapter=recipe, calibrated=True, rule=trusting(worth), margin=-1e-6, **options)
+    return Guard(net(), adapter=recipe, calibrated=True, rule=trusting(worth), margin=0.0, least=-1e-6, **options)
 
 
 def images(count=8):
@@ -98,6 +98,20 @@ def test_guard_that_trusts_nothing_is_the_source_model():
         assert torch.equal(watched(x), net()(x))
         assert watched.figures["stepped_in"]
     assert watched.inner.turn == 0  # started anew after every trial
+
+
+def test_guard_asks_for_a_share_of_what_both_differ_on_and_for_a_little_of_all():
+    """Both differ on every image, and a rule says that half of them are won: so a margin of 0.4 and 0.1 of all it is."""
+
+    def trusts(margin, least):
+        recipe = AdapterRecipe(Turning, {"step": 3.0})
+        watched = Guard(net(), adapter=recipe, calibrated=True, rule=trusting(0.5), margin=margin, least=least)
+        watched(images())
+        return watched.trusted
+
+    assert trusts(0.4, 0.09)
+    assert not trusts(0.4, 0.11)
+    assert not trusts(0.6, 0.0)
 
 
 def test_guard_goes_back_to_the_last_good_state_then_to_the_first():
@@ -177,9 +191,7 @@ def test_default_rule_says_nothing_of_a_model_that_agrees():
 
 def test_guard_that_does_not_trust_still_has_something_to_share():
     model, x = nn.Linear(2, 2), images()
-    watched = Guard(
-        model, adapter=AdapterRecipe(ADAPTERS["em"].load()), calibrated=True, rule=trusting(0.0), margin=1.0
-    )
+    watched = Guard(model, adapter=AdapterRecipe(ADAPTERS["em"].load()), calibrated=True, rule=trusting(0.0), least=1.0)
     watched.adapt(x)
     assert not watched.trusted
     assert watched.shared()["prior"].shape == (2,)

@@ -1,6 +1,8 @@
 """The guard's calibration: a rule for one adapter on one model, from labelled validation data."""
 
+import pytest
 import torch
+from torch import nn
 
 import acclimate as ac
 import battery
@@ -12,11 +14,31 @@ from classifiers import cnn, images, labelled
 
 
 def test_rule_of_two_streams_by_hand():
-    """One signal: φ = 1/2 with gain 0.3 on 20 images, φ = 1 with −0.1 on 10. With a ridge of 1 towards 0.2:
-    w = (20 · 0.5 · 0.3 + 10 · 1 · (−0.1) + 0.2) / (20 · 0.25 + 10 + 1) = 2.2 / 16 = 0.1375.
+    """One signal, d: 1/2 with gain 0.3 on 20 images, 1 with −0.1 on 10, so 10 disagreements each. With a ridge of 1
+    towards 0.2, w = (20 · 0.3 + 10 · (−0.1) + 0.2) / (10 + 10 + 1) = 5.2 / 21 = 0.24762.
     """
-    sums = Sums(torch.tensor([[20 * 0.25 + 10.0]]), torch.tensor([20 * 0.5 * 0.3 - 1.0]))
-    torch.testing.assert_close(solved(sums, 1.0, torch.tensor([0.2])), torch.tensor([0.1375]))
+    sums = Sums(torch.tensor([[20 * 0.5 + 10 * 1.0]]), torch.tensor([20 * 0.3 - 10 * 0.1]))
+    torch.testing.assert_close(solved(sums, 1.0, torch.tensor([0.2])), torch.tensor([5.2 / 21]))
+
+
+class Once(Adapter):
+    """Says the next class for the second half of a batch."""
+
+    def predict(self, x):
+        logits = super().predict(x)
+        return torch.cat([logits[: len(x) // 2], logits[len(x) // 2 :].roll(1, -1)])
+
+
+def test_sums_weigh_every_disagreement_alike():
+    """Two batches of 20 without a shift of classes, half of each differing: 20 disagreements, all of them lost."""
+    model = nn.Linear(3, 3)
+    model.weight.data, model.bias.data = torch.eye(3), torch.zeros(3)
+    torch.manual_seed(0)
+    sums = Guard(AdapterRecipe(Once), segments=1, batches=2, window=1e9)._play(
+        Once(model), torch.eye(3).repeat(30, 1), torch.arange(90) % 3, 3
+    )
+    assert sums.squares[0, 0] == pytest.approx(20.0)
+    assert sums.gains[0] == pytest.approx(-20.0)
 
 
 class Wrong(Adapter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,36 +21,36 @@ class Guard(Around):
     """Watch an adapter without labels; keep its last good state, roll back, start anew, or answer in its place.
 
     Every `every` batches both models predict, and a rule estimates from entropies, histograms of predicted classes,
-    disagreement and drift what the adapter gains or loses on the last images (`acclimate.harm`). While it gains, it
-    answers. When it loses, it goes back to its last good state, if that loses too to its first; the source model
-    answers, and the adapter is tried again at every check. So there is one more forward pass every `every` batches.
-    The rule is the default, or with `calibrated` what the phase `guard` has learnt for this adapter on this model.
+    disagreement and drift what the adapter gains on the last images (`acclimate.harm`): enough if it wins `margin` of
+    those on which both differ, on balance, and `least` of all. Then it answers; else it goes back to its last good
+    state, if that fails too to its first, and the source model answers until a check says otherwise.
     """
+
+    revision: ClassVar[int] = 1  # the margin was one of all images
 
     def __init__(
         self,
         net: nn.Module,
         *,
         adapter: AdapterRecipe = AdapterRecipe(Tent),  # noqa: B008  (frozen)
-        calibrated: bool = False,
+        calibrated: bool = False,  # by the rule that the phase `guard` has learnt for this adapter, not by the default
         every: Count = 3,
         window: Positive = 80.0,
-        margin: float = 0.002,
+        margin: float = 0.1,
+        least: float = 0.002,
         **knowledge: Nest,
     ) -> None:
         inner = adapter(net, **{name: of for name, of in knowledge.items() if name != "rule"})
         super().__init__(inner, Source(inner))
-        rule = knowledge["rule"] if calibrated else torch.tensor(RULE)
-        self.rule, self.every, self.margin = rule.double(), every, margin
-        self.seen = Signals(window)
-        self._first = self.inner.state()
+        self.rule = (knowledge["rule"] if calibrated else torch.tensor(RULE)).double()
+        self.every, self.margin, self.least = every, margin, least
+        self.seen, self._first, self.batches = Signals(window), self.inner.state(), 0
         self.good: Nest = None  # the adapter's last state that gained; None: it has not gained since it started
-        self.batches = 0
 
     @classmethod
     def requires(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         inner: AdapterRecipe = options.get("adapter", AdapterRecipe(Tent))
-        return (*inner.needs, "rule") if options.get("calibrated") else inner.needs
+        return (*inner.needs, *(["rule"] if options.get("calibrated") else []))
 
     def answer(self, x: Tensor) -> Tensor:
         """Adapt and predict; the adapter waits while the source model answers, but for the checks."""
@@ -96,9 +96,9 @@ class Guard(Around):
     def _judge(self, source: Tensor, adapted: Tensor) -> None:
         """Estimate what the adapter gains, and decide who answers until the next check."""
         self.seen.add(source, adapted, self.source.drift())
-        gain = float(self.rule @ self.seen.features())
-        self.figures["gain"] = torch.tensor(gain)
-        if gain >= self.margin:
+        phi = self.seen.features()
+        self.figures["gain"] = gain = self.rule @ phi
+        if gain >= self.margin * phi[0] + self.least:
             self.trusted, self.good = True, self.inner.state()
         else:
             self._go_back()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,10 +15,13 @@ from acclimate.played import drawn_classes, drawn_shift, nothing
 
 
 class Sums(NamedTuple):
-    """The normal equations of a linear rule: all that leaves a client."""
+    """The normal equations of a linear rule: all that leaves a client.
 
-    squares: Tensor  # Σ n φ φᵀ
-    gains: Tensor  # Σ n φ g
+    A gain is of as many images as both models differ on, so its variance goes with d, and squares are weighed by 1 / d.
+    """
+
+    squares: Tensor  # Σ n φ φᵀ / d; as φ begins with d, its first entry is the number of disagreements
+    gains: Tensor  # Σ n φ g / d
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,10 @@ class Guard(Algorithm[Sums, None]):
     segments: Count = 24
     batches: Count = 8  # of each segment
     window: Positive = 80.0  # as the guard's
-    ridge: Positive = 2.0  # how many disagreements the default is worth
+    ridge: Positive = 10.0  # how many disagreements the default is worth
 
     exports = ("rule",)
+    revision: ClassVar[int] = 1  # the ridge was 2, of images weighed by the square of d
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -79,8 +83,10 @@ class Guard(Algorithm[Sums, None]):
                     continue
                 seen.add(plain, adapted, source.drift())
                 gain = ((adapted.argmax(-1) == right).double() - (plain.argmax(-1) == right).double()).mean()
-                phi, n = seen.features(), len(rows)
-                sums = Sums(sums.squares + n * torch.outer(phi, phi), sums.gains + n * phi * gain)
+                phi = seen.features()
+                if phi[0] > 0:
+                    weight = len(rows) / phi[0]
+                    sums = Sums(sums.squares + weight * torch.outer(phi, phi), sums.gains + weight * phi * gain)
         return sums
 
     def server_update(self, total: Sums, replies: Replies) -> Sums:
@@ -92,7 +98,7 @@ class Guard(Algorithm[Sums, None]):
 
 
 def solved(sums: Sums, ridge: float, start: Tensor) -> Tensor:
-    """The rule w = argmin Σ n (w · φ − g)² + ridge |w − start|².
+    """The rule w = argmin Σ n (w · φ − g)² / d + ridge |w − start|².
 
     >>> solved(Sums(torch.eye(1), torch.tensor([3.0])), 1.0, torch.tensor([1.0]))
     tensor([2.])

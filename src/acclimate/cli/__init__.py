@@ -184,7 +184,8 @@ def report(
 def reproduce(
     name: Annotated[str, typer.Argument(help="A published table, such as atp-table5 ('acclimate list tables').")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(help="KEY=VALUE; seeds=[1] and systems=[tent] add to what there is, others are deviations.")
+        list[str] | None,
+        typer.Argument(help="KEY=VALUE; seeds=[1] or systems=[tent] add to what there is, others deviate."),
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="One of its pieces (may be repeated); by default all.")] = None,
     docs: Annotated[Path, typer.Option(help="Where reproduction/ and results/ are written.")] = Path("docs"),
