@@ -101,7 +101,7 @@ def test_guard_that_trusts_nothing_is_the_source_model():
 
 
 def test_guard_asks_for_a_share_of_what_both_differ_on_and_for_a_little_of_all():
-    """Both differ on every image, and a rule says that half of them are won: so a margin of 0.4 and 0.1 of all it is."""
+    """Both differ on every image, and a rule says that half of them are won: 0.4 of them, and 0.1 of all."""
 
     def trusts(margin, least):
         recipe = AdapterRecipe(Turning, {"step": 3.0})
