@@ -406,3 +406,38 @@ def test_reproduce_joins_seeds_and_systems_of_several_sittings(call, tmp_path):
     for row in ("No adaptation", "EM"):
         assert cells(at_once, row) == cells(page, row)
         assert cells(at_once, row, 2) == cells(page, row, 2)
+
+
+def test_reproduce_runs_only_the_rest(call, tmp_path):
+    """Seed by seed, and of each seed the systems that the results file lacks; on whatever machine."""
+    call("reproduce", "tiny-table", "seeds=[0]", "systems=[none]", "--only", "mild", "--workers", "1", "--runs", "a")
+    code, _, error = call("reproduce", "tiny-table", "--rest", "--only", "mild", "--workers", "1", "--runs", "b")
+    assert code == 0
+    said = [line for line in error.splitlines() if line.startswith("tiny-table, piece")]
+    assert said == [
+        "tiny-table, piece 1 of 2: mild seeds=[0] systems=[em]",
+        "tiny-table, piece 2 of 2: mild seeds=[1] systems=[none, em]",
+    ]
+    page, results = page_and_results(tmp_path)
+    assert results["lacking"] == ["harsh"]
+    assert len(cells(page, "EM", 2)[2].split(" ± ")) == 2  # two seeds
+    _, _, error = call("reproduce", "tiny-table", "--rest", "--only", "mild", "--workers", "1", "--runs", "c")
+    assert "piece 1" not in error  # nothing is left
+    assert page_and_results(tmp_path)[0] == page
+
+
+def test_reproduce_of_the_rest_takes_no_overrides(call):
+    code, _, error = call("reproduce", "tiny-table", "seeds=[0]", "--rest")
+    assert code == 2
+    assert "--rest chooses rows and seeds by itself" in error
+
+
+def test_reproduce_of_a_system_that_only_one_piece_has(call, tmp_path, paper):
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(battery.tiny(name="other", systems=["em", "tent"])))
+    paper(
+        pieces={"mild": [], "other": {"experiment": "other.yaml"}},
+        rows={"em": "EM", "tent": "Tent"},
+        values=None,
+    )
+    assert call("reproduce", "tiny-table", "systems=[tent]", "--only", "other", "--workers", "1")[0] == 0
+    assert page_and_results(tmp_path)[1]["lacking"] == ["mild", "other (EM)"]

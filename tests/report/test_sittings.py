@@ -71,6 +71,14 @@ def test_what_was_measured_with_other_settings_never_joins(changed):
     assert [list(one["systems"]) for one in found] == [["tent"]]
 
 
+def test_what_a_choice_of_systems_added_to_compare_with_is_left_out():
+    """Beside a system with a training of its own, no adaptation is another one than that of the whole table."""
+    chosen = sitting([1], {"none": 0.4, "em": 0.5}, overrides=["seeds=[1]", "systems=[em]"])
+    chosen["experiment"]["systems"] = chosen["experiment"]["systems"][1:]
+    found = joined([sitting([0, 1], {"none": 0.6})], chosen)
+    assert (accuracies(found, "none"), accuracies(found, "em")) == ({0: 0.6, 1: 0.61}, {1: 0.5})
+
+
 def test_a_choice_of_seeds_and_systems_is_no_other_setting():
     new = sitting([1], {"em": 0.8}, overrides=["seeds=[1]", "systems=[em]"])
     assert len(joined([sitting([0], {"em": 0.5})], new)) == 2

@@ -193,32 +193,39 @@ def reproduce(
     runs: Runs = DEFAULT_RUNS,
     reuse: Reuse = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing; write again what was measured.")] = False,
+    rest: Annotated[bool, typer.Option("--rest", help="Run only the rows and seeds that docs/results lacks.")] = False,
 ) -> None:
     """Run the experiments of a published table and write them beside the paper's values, piece by piece."""
     from acclimate.experiment.published import met, published
+    from acclimate.report.reproduction import rest as rest_of
 
     paper = published(name)
     unknown = [piece for piece in only or [] if piece not in paper.pieces]
     if unknown:
         raise AcclimateError(f"{name} has no piece '{unknown[0]}'; {nearest(unknown[0], paper.pieces)}")
-    experiments = paper.experiments(overrides or [])
+    if rest and overrides:
+        raise AcclimateError("--rest chooses rows and seeds by itself; leave the overrides out, or leave --rest out")
     pieces = [] if no_run else only or list(paper.pieces)
-    left = [piece for piece in pieces if not of_runs.is_finished(runs, experiments[piece].run_name)]
-    for number, piece in enumerate(pieces, 1):
-        known = "" if piece in left else ", measured already"
-        typer.echo(f"{name}, piece {number} of {len(pieces)}: {piece}{known}", err=True)
-        if known:
-            continue
-        if unmet := list(paper.unmet(piece, met(experiments[piece]))):  # before hours of work, not after
-            raise ConfigError(unmet, f"the published table '{name}'")
-        try:
-            _work(experiments[piece], runs, workers, reuse)
-        except KeyboardInterrupt:
-            typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
-            raise typer.Exit(130) from None
-        _write_pages(paper, experiments, runs, docs, overrides or [])
-    if not left:
-        _write_pages(paper, experiments, runs, docs, overrides or [])
+    given = [(piece, more) for piece in pieces for more in (rest_of(paper, piece, docs) if rest else [overrides or []])]
+    work = [(piece, more, paper.pieces[piece].read(more)) for piece, more in given]
+    left = [one for one in work if not of_runs.is_finished(runs, one[2].run_name)]
+    for number, (piece, more, experiment) in enumerate(work, 1):
+        known = "" if (piece, more, experiment) in left else ", measured already"
+        which = " ".join([piece, *(more if rest else [])])
+        typer.echo(f"{name}, piece {number} of {len(work)}: {which}{known}", err=True)
+        if not known:
+            if unmet := list(paper.unmet(piece, met(experiment))):  # before hours of work, not after
+                raise ConfigError(unmet, f"the published table '{name}'")
+            try:
+                _work(experiment, runs, workers, reuse)
+            except KeyboardInterrupt:
+                typer.echo("\nStopped. Everything finished so far is saved; run the same command to go on.", err=True)
+                raise typer.Exit(130) from None
+        if rest or not known:
+            there = {p: e for p, m, e in work if m == more} if more else paper.experiments()
+            _write_pages(paper, there, runs, docs, more)
+    if not left and not (rest and work):
+        _write_pages(paper, paper.experiments(overrides or []), runs, docs, overrides or [])
 
 
 def _write_pages(

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acclimate.experiment.published import MEAN, ONLY, Published, Values, columns, tests
 from acclimate.report.claims import Clients, Scores
@@ -15,6 +15,10 @@ from acclimate.report.sittings import Sitting, System, other_settings, together
 from acclimate.report.table import named_seeds, shift_accuracies, table
 from acclimate.store.records import Entry
 from acclimate.store.run import Run
+
+if TYPE_CHECKING:  # what needs torch waits until an experiment is read
+    from acclimate.experiment.experiment import Experiment
+    from acclimate.experiment.experiment import System as Tested
 
 
 def measured(run: Run) -> dict[str, Any]:
@@ -98,19 +102,35 @@ class Part:
 
     def lacking(self) -> list[str]:
         """What the table asks for and no sitting has, in words: rows, and seeds of some of them."""
-        wanted = self.paper.pieces[self.piece].read(other_settings(self.sittings[-1]))
-        titles = [Entry(s.name, kind).title for s in wanted.systems for kind in (False, True) if s.select or not kind]
-        rows = [title for title in titles if title in self.paper.rows]
-        by_seeds: dict[tuple[int, ...], list[str]] = {}
-        for title in rows:
-            there = self.everything[title]["seeds"] if title in self.everything else []
-            if left := tuple(seed for seed in wanted.seeds if seed not in there):
-                by_seeds.setdefault(left, []).append(title)
+        wanted, by_seeds = self._wanted(), dict[tuple[int, ...], list[str]]()
+        rows = {
+            s.name: next(self.paper.rows[title] for title in self._titles(s)) for s in wanted.systems if self._titles(s)
+        }
+        for system in wanted.systems:
+            if left := tuple(seed for seed in wanted.seeds if self._lacks(system, seed)):
+                by_seeds.setdefault(left, []).append(rows[system.name])
         said = []
         for seeds, of in by_seeds.items():
-            names = [] if of == rows else [self.paper.rows[title] for title in of]
+            names = [] if of == list(rows.values()) else of
             said.append(", ".join([*names, *([named_seeds(seeds)] if seeds != wanted.seeds else [])]))
         return [f"{self.piece} ({'; '.join(said)})"] if said else []
+
+    def rest(self) -> list[list[str]]:
+        """Overrides with which the piece lacks nothing, one seed after another."""
+        wanted = self._wanted()
+        left = {seed: [s.name for s in wanted.systems if self._lacks(s, seed)] for seed in wanted.seeds}
+        return [[f"seeds=[{seed}]", f"systems=[{', '.join(names)}]"] for seed, names in left.items() if names]
+
+    def _wanted(self) -> Experiment:
+        return self.paper.pieces[self.piece].read(other_settings(self.sittings[-1]))
+
+    def _titles(self, system: Tested) -> list[str]:
+        """What of a system has a row, in the order of the rows."""
+        of = [Entry(system.name, selected).title for selected in (False, True) if system.select or not selected]
+        return [title for title in self.paper.rows if title in of]
+
+    def _lacks(self, system: Tested, seed: int) -> bool:
+        return any(seed not in self.everything.get(title, {"seeds": ()})["seeds"] for title in self._titles(system))
 
     @property
     def columns(self) -> list[str]:

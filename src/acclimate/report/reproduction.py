@@ -40,7 +40,7 @@ from acclimate.report.pictures import (
 from acclimate.report.pictures.render import render
 from acclimate.report.pictures.sweep import sweep
 from acclimate.report.pictures.tradeoff import tradeoff
-from acclimate.report.sittings import joined
+from acclimate.report.sittings import Sitting, joined
 from acclimate.report.table import named_seeds
 from acclimate.store.run import Run
 
@@ -65,8 +65,7 @@ def write(paper: Published, runs: Mapping[str, Run], docs: Path, overrides: Sequ
     `overrides` are what these runs have instead of what the table asks for; the page names them as a deviation.
     """
     results, page_file = docs / "results" / f"{paper.name}.json", docs / PAGES / f"{paper.name}.md"
-    before = json.loads(results.read_text(encoding="utf-8"))["pieces"] if results.exists() else {}
-    found = {piece: from_file(old) for piece, old in before.items()}
+    found = _before(results)
     otherwise = {"overrides": list(overrides)} if overrides else {}
     found |= {p: joined(found.get(p, []), {**measured(run), **otherwise}) for p, run in runs.items()}
     parts = [Part(paper, piece, one) for piece, one in _in_order(paper, found).items()]
@@ -94,6 +93,18 @@ def write(paper: Published, runs: Mapping[str, Run], docs: Path, overrides: Sequ
         results,
         *(docs / "figures" / name for name in pictures),
     ]
+
+
+def rest(paper: Published, piece: str, docs: Path) -> list[list[str]]:
+    """Overrides for what the results file lacks of a piece, one seed after another; all of it: no overrides."""
+    found = _before(docs / "results" / f"{paper.name}.json")
+    return Part(paper, piece, found[piece]).rest() if piece in found else [[]]
+
+
+def _before(results: Path) -> dict[str, list[Sitting]]:
+    """What a results file has, by piece."""
+    pieces = json.loads(results.read_text(encoding="utf-8"))["pieces"] if results.exists() else {}
+    return {piece: from_file(old) for piece, old in pieces.items()}
 
 
 def _save(path: Path, content: str | bytes) -> None:

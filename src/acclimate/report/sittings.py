@@ -17,6 +17,7 @@ PARTS = ("seeds=", "systems=")  # overrides that choose a part of a piece and ch
 
 def joined(earlier: Sequence[Sitting], new: Sitting) -> list[Sitting]:
     """The sittings of a piece after one more, the newest last."""
+    new = _named(new)
     left = [_without(one, new) for one in earlier if _alike(one, new)]
     return [*(one for one in left if one["systems"]), new]
 
@@ -88,6 +89,14 @@ def _alike(one: Sitting, other: Sitting) -> bool:
     return other_settings(one) == other_settings(other) and not any(differing(then, now))
 
 
+def _named(sitting: Sitting) -> Sitting:
+    """Of a choice of systems those that it names: what was added to compare with need not be the whole table's."""
+    if not any(override.startswith("systems=") for override in sitting.get("overrides", [])):
+        return sitting
+    names = {system["name"] for system in sitting["experiment"]["systems"]}
+    return {**sitting, "systems": {title: of for title, of in sitting["systems"].items() if of["of"] in names}}
+
+
 def _without(earlier: Sitting, new: Sitting) -> Sitting:
     """What is left of an earlier sitting."""
     systems = dict(_left(earlier, new))
@@ -98,15 +107,19 @@ def _without(earlier: Sitting, new: Sitting) -> Sitting:
 
 
 def _left(earlier: Sitting, new: Sitting) -> Iterator[tuple[str, System]]:
-    then, now = ({s["name"]: s for s in sitting["experiment"]["systems"]} for sitting in (earlier, new))
     for title, system in earlier["systems"].items():
         again = new["systems"].get(title)
         if again is None:
             yield title, system
-        elif _same_code(system, again) and not any(differing(then.get(system["of"]), now.get(system["of"]))):
+        elif _same_code(system, again) and not any(differing(_settings(earlier, system), _settings(new, system))):
             kept = [seed for seed in system["seeds"] if seed not in again["seeds"]]
             if kept and (cut := _cut(system, kept)):
                 yield title, cut
+
+
+def _settings(sitting: Sitting, system: System) -> dict[str, Any]:
+    """Those of a system; what was only added to compare with has none of its own."""
+    return next((one for one in sitting["experiment"]["systems"] if one["name"] == system["of"]), {})
 
 
 def _same_code(one: System, other: System) -> bool:
