@@ -86,10 +86,12 @@ def test_signals_forget_e_fold_after_a_window_of_images():
 
 
 def test_guard_that_trusts_everything_is_the_adapter():
+    """Once two checks have said so."""
     x, plain, watched = images(), Turning(net(), step=3.0), guard(worth=1.0)
-    for _ in range(5):
-        assert torch.equal(watched(x), plain(x))
-        assert not watched.figures["stepped_in"]
+    for batch in range(5):
+        adapted = plain(x)
+        assert torch.equal(watched(x), adapted if batch else net()(x))
+        assert watched.figures["stepped_in"] == (batch == 0)
 
 
 def test_guard_that_trusts_nothing_is_the_source_model():
@@ -104,8 +106,9 @@ def test_guard_asks_for_a_share_of_what_both_differ_on_and_for_a_little_of_all()
     """Both differ on every image, and a rule says that half of them are won: 0.4 of them, and 0.1 of all."""
 
     def trusts(margin, least):
-        recipe = AdapterRecipe(Turning, {"step": 3.0})
+        recipe = AdapterRecipe(Turning, {"step": 2.0})
         watched = Guard(net(), adapter=recipe, calibrated=True, rule=trusting(0.5), margin=margin, least=least)
+        watched(images())
         watched(images())
         return watched.trusted
 
@@ -137,7 +140,19 @@ def test_guard_asks_the_source_model_every_few_batches_only():
     )()
     for _ in range(9):
         watched(x)
-    assert len(calls) == 3
+    assert len(calls) == 3 + 1  # every third batch, and one more to be sure of the first
+
+
+def test_guard_trusts_after_two_good_checks_and_not_after_one():
+    """Turned by a half turn and back, the adapter differs in every second batch only; what it loses, it loses then."""
+    x, watched = images(), guard(step=torch.pi, worth=1.0, every=4, window=1.0)
+    watched.margin = 0.5  # so that batches without a disagreement promise as little as they cost
+    watched.least = 0.1
+    watched(x)
+    assert (watched.promising, watched.trusted) == (True, False)
+    watched(x)  # checked at once: no disagreement, no gain
+    assert (watched.promising, watched.trusted) == (False, False)
+    assert watched.inner.turn == 0  # and it starts anew
 
 
 @pytest.mark.parametrize("name", ["tent", "em", "shot"])

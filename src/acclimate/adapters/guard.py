@@ -16,14 +16,16 @@ from acclimate.harm import RULE, Signals, Source
 from acclimate.options import Count, Positive
 from acclimate.trees import Nest
 
+KEPT = ("good", "batches", "trusted", "promising")  # in its state, as they are
+
 
 class Guard(Around):
     """Watch an adapter without labels; keep its last good state, roll back, start anew, or answer in its place.
 
     Every `every` batches both models predict, and a rule estimates from entropies, histograms of predicted classes,
     disagreement and drift what the adapter gains on the last images (`acclimate.harm`): enough if it wins `margin` of
-    those on which both differ, on balance, and `least` of all. Then it answers; else it goes back to its last good
-    state, if that fails too to its first, and the source model answers until a check says otherwise.
+    those on which both differ, on balance, and `least` of all. Once two checks have said so, the second one batch after
+    the first, it answers; else it goes back to its last good state, if that fails too to its first, and waits.
     """
 
     revision: ClassVar[int] = 1  # the margin was one of all images
@@ -42,23 +44,21 @@ class Guard(Around):
     ) -> None:
         inner = adapter(net, **{name: of for name, of in knowledge.items() if name != "rule"})
         super().__init__(inner, Source(inner))
-        self.rule = (knowledge["rule"] if calibrated else torch.tensor(RULE)).double()
-        self.every, self.margin, self.least = every, margin, least
+        rule = knowledge["rule"] if calibrated else torch.tensor(RULE)
+        self.rule, self.every, self.margin, self.least = rule.double(), every, margin, least
         self.seen, self._first, self.batches = Signals(window), self.inner.state(), 0
+        self.trusted = self.promising = False  # one good check is a promise
         self.good: Nest = None  # the adapter's last state that gained; None: it has not gained since it started
 
     @classmethod
     def requires(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        inner: AdapterRecipe = options.get("adapter", AdapterRecipe(Tent))
-        return (*inner.needs, *(["rule"] if options.get("calibrated") else []))
+        return (*options.get("adapter", AdapterRecipe(Tent)).needs, *(["rule"] if options.get("calibrated") else []))
 
     def answer(self, x: Tensor) -> Tensor:
         """Adapt and predict; the adapter waits while the source model answers, but for the checks."""
         checks = self._due()
-        if not (checks or self.trusted):
-            return self.source(x)
-        adapted: Tensor = self.inner(x)
-        if not self._sound(adapted):
+        adapted: Tensor | None = self.inner(x) if checks or self.trusted else None
+        if adapted is None or not self._sound(adapted):
             return self.source(x)
         if not checks:
             return adapted
@@ -73,7 +73,7 @@ class Guard(Around):
         adapted = self.inner.predict(x) if checks else torch.zeros(1)
         if self._sound(adapted) and checks:
             self._judge(self.source(x), adapted)
-            if not self.trusted:  # what it went back to learns from this batch too, and is what may be shared
+            if not (self.trusted or self.promising):  # what it went back to learns too, and is what may be shared
                 self.inner.adapt(x)
                 self._sound(adapted)
         return adapted
@@ -84,7 +84,7 @@ class Guard(Around):
 
     def _due(self) -> bool:
         self.batches += 1
-        return (self.batches - 1) % self.every == 0
+        return self.promising or (self.batches - 1) % self.every == 0
 
     def _sound(self, adapted: Tensor) -> bool:
         """Whether the adapter is finite; if not, it goes back."""
@@ -98,23 +98,22 @@ class Guard(Around):
         self.seen.add(source, adapted, self.source.drift())
         phi = self.seen.features()
         self.figures["gain"] = gain = self.rule @ phi
-        if gain >= self.margin * phi[0] + self.least:
-            self.trusted, self.good = True, self.inner.state()
-        else:
+        if gain < self.margin * phi[0] + self.least:
             self._go_back()
+        elif self.trusted or self.promising:
+            self.trusted, self.promising, self.good = True, False, self.inner.state()
+        else:
+            self.promising = True
 
     def _go_back(self) -> None:
         """To the last good state; if that was none, or has just failed too, to the first."""
         self.inner.load_state(self._first if self.good is None or not self.trusted else self.good)
-        self.trusted = False
+        self.trusted = self.promising = False
 
     def state(self) -> Nest:
-        return {
-            "inner": self.inner.state(), "good": self.good, "seen": self.seen.state(),
-            "batches": self.batches, "trusted": self.trusted,
-        }  # fmt: skip
+        return {"inner": self.inner.state(), "seen": self.seen.state(), **{name: getattr(self, name) for name in KEPT}}
 
     def load_state(self, state: Nest) -> None:
         self.inner.load_state(state["inner"])
         self.seen.load_state(state["seen"])
-        self.good, self.batches, self.trusted = state["good"], state["batches"], state["trusted"]
+        vars(self).update({name: state[name] for name in KEPT})
