@@ -426,6 +426,13 @@ def test_reproduce_runs_only_the_rest(call, tmp_path):
     assert page_and_results(tmp_path)[0] == page
 
 
+def test_reproduce_of_the_rest_measures_again_what_was_measured_otherwise(call, tmp_path):
+    call("reproduce", "tiny-table", "phases.0.rounds=1", "--only", "mild", "--workers", "1")
+    _, _, error = call("reproduce", "tiny-table", "--rest", "--only", "mild", "--workers", "1")
+    assert "tiny-table, piece 1 of 1: mild\n" in error
+    assert "run with" not in page_and_results(tmp_path)[0]
+
+
 def test_reproduce_of_the_rest_takes_no_overrides(call):
     code, _, error = call("reproduce", "tiny-table", "seeds=[0]", "--rest")
     assert code == 2

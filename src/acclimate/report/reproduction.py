@@ -96,9 +96,14 @@ def write(paper: Published, runs: Mapping[str, Run], docs: Path, overrides: Sequ
 
 
 def rest(paper: Published, piece: str, docs: Path) -> list[list[str]]:
-    """Overrides for what the results file lacks of a piece, one seed after another; all of it: no overrides."""
+    """Overrides for what the results file lacks of a piece, one seed after another.
+
+    If that is all of it, or it was measured otherwise than the table asks for today: no overrides.
+    """
     found = _before(docs / "results" / f"{paper.name}.json")
-    return Part(paper, piece, found[piece]).rest() if piece in found else [[]]
+    if piece not in found or drifts([part := Part(paper, piece, found[piece])]):
+        return [[]]
+    return part.rest()
 
 
 def _before(results: Path) -> dict[str, list[Sitting]]:
