@@ -9,8 +9,7 @@ import signal
 import sqlite3
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +31,6 @@ from acclimate.version import __version__
 if TYPE_CHECKING:
     from acclimate.experiment.experiment import Experiment
     from acclimate.experiment.published import Published
-    from acclimate.store.run import Run
 
 app = Commands(
     help="Train a model across clients that keep their data, then let it adapt, without labels, to wherever it lands.",
@@ -170,7 +168,7 @@ def report(
         raise AcclimateError(f"one of {', '.join(f'--{kind.value}' for kind in wanted)} at a time, please")
     if out is not None and out.exists():
         raise AcclimateError(f"{out} exists already and is not overwritten; choose another name, or remove it")
-    with _opened(runs, names) as found:
+    with of_runs.opened(runs, names) as found:
         asked = Asked(seed, slot, client)
         if pictures is not None:
             write_pictures(found, asked, pictures, format.value)
@@ -235,7 +233,7 @@ def _write_pages(
 
     names = {piece: experiment.run_name for piece, experiment in experiments.items()}
     done = {piece: name for piece, name in names.items() if of_runs.is_finished(runs, name)}
-    with _opened(runs, list(done.values())) as found:
+    with of_runs.opened(runs, list(done.values())) as found:
         for path in write(paper, dict(zip(done, found, strict=True)), docs, overrides):
             typer.echo(f"written: {path}")
 
@@ -365,29 +363,13 @@ def _print_table(runs: Path, name: str, as_json: bool) -> None:
     from acclimate.report.table import table
     from acclimate.report.text import WIDE, render
 
-    with _opened(runs, [name]) as (found,):
+    with of_runs.opened(runs, [name]) as (found,):
         result = table(found)
     if as_json:
         typer.echo(json.dumps(result.plain(), indent=2))
     else:
         columns = width() or WIDE
         Console(width=columns).print(render(result, columns))
-
-
-@contextmanager
-def _opened(runs: Path, names: Sequence[str]) -> Iterator[list[Run]]:
-    """Runs by their whole names, for as long as they are read."""
-    from acclimate.store.database import Store
-
-    if not names:  # then there may be no store either
-        yield []
-        return
-    store = Store(runs / "store.sqlite")
-    try:
-        found = {run.name: run for run in store.runs()}
-        yield [found[name] for name in names]
-    finally:
-        store.close()
 
 
 def _write_report(runs: Path, name: str, *, again: bool) -> None:
@@ -400,5 +382,5 @@ def _write_report(runs: Path, name: str, *, again: bool) -> None:
         return
     from acclimate.report.pictures.picture import Asked
 
-    with _opened(runs, [name]) as found:
+    with of_runs.opened(runs, [name]) as found:
         write_page(found, Asked(), path)

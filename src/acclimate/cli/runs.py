@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from acclimate.cli.printing import Commands
 from acclimate.errors import AcclimateError, nearest
+
+if TYPE_CHECKING:
+    from acclimate.store.run import Run
 
 Runs = Annotated[Path, typer.Option("--runs", envvar="ACCLIMATE_RUNS", help="Folder of the runs and their store.")]
 DEFAULT_RUNS = Path("runs")
@@ -97,6 +101,22 @@ def listed(runs: Path) -> list[dict[str, Any]]:
 def is_finished(runs: Path, name: str) -> bool:
     """Whether everything asked of a run was measured already."""
     return any(row["name"] == name and row["finished"] for row in listed(runs))
+
+
+@contextmanager
+def opened(runs: Path, names: Sequence[str]) -> Iterator[list[Run]]:
+    """Runs by their whole names, for as long as they are read."""
+    from acclimate.store.database import Store
+
+    if not names:  # then there may be no store either
+        yield []
+        return
+    store = Store(runs / "store.sqlite")
+    try:
+        found = {run.name: run for run in store.runs()}
+        yield [found[name] for name in names]
+    finally:
+        store.close()
 
 
 def _confirm(names: Sequence[str]) -> None:
