@@ -433,6 +433,12 @@ def test_reproduce_of_the_rest_measures_again_what_was_measured_otherwise(call, 
     assert "run with" not in page_and_results(tmp_path)[0]
 
 
+def test_reproduce_of_systems_without_a_row_writes_a_page_that_lacks_them_all(call, paper, tmp_path):
+    paper(rows={"em": "EM"}, values=None)
+    assert call("reproduce", "tiny-table", "systems=[none]", "--only", "mild", "--workers", "1")[0] == 0
+    assert page_and_results(tmp_path)[1]["lacking"] == ["mild", "harsh"]
+
+
 def test_reproduce_of_the_rest_takes_no_overrides(call):
     code, _, error = call("reproduce", "tiny-table", "seeds=[0]", "--rest")
     assert code == 2

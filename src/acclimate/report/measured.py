@@ -94,7 +94,8 @@ class Part:
     @cached_property
     def seeds(self) -> list[int]:
         """Those that every row has."""
-        return sorted(set[int].intersection(*(set(system["seeds"]) for system in self.systems.values())))
+        each = [set(system["seeds"]) for system in self.systems.values()]
+        return sorted(set.intersection(*each)) if each else []
 
     @cached_property
     def streams(self) -> list[str]:
@@ -113,6 +114,8 @@ class Part:
         for seeds, of in by_seeds.items():
             names = [] if of == list(rows.values()) else of
             said.append(", ".join([*names, *([named_seeds(seeds)] if seeds != wanted.seeds else [])]))
+        if said == [""]:  # every row with every seed
+            return [self.piece]
         return [f"{self.piece} ({'; '.join(said)})"] if said else []
 
     def rest(self) -> list[list[str]]:

@@ -60,7 +60,7 @@ class Result:
         gaps = [abs(gap["ours"] - gap["paper"]) for gap in (self.found or {}).get("gaps", [])]
         return [
             f"[{self.outline.title}]({self.outline.name}.md)",
-            f"{len(self.pieces)} of {len(self.outline.pieces)}",
+            f"{sum(piece in self.pieces for piece in self.outline.pieces)} of {len(self.outline.pieces)}",
             ", ".join(map(str, sorted(all_seeds(systems)))),
             f"{statistics.median(gaps):.1f}" if gaps else NOTHING,
             *_tallied(self.verdicts),
