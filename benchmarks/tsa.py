@@ -52,7 +52,7 @@ def run(repeats: int = 5) -> list[Line]:
         whole = [s * 100 / steps for s in seconds["ours"]]
         what = f"TSA, D = {d}: the authors' {AUTHORS[d]} s / ours"
         lines.append(ratio(what, [AUTHORS[d]] * len(whole), whole, REQUIRED[d]))
-    return [*lines, *sweep(), *cost_of_sample()]
+    return [*lines, *sweep(), *cost_of_sample(), *cost_of_rows()]
 
 
 def windows(n: int, d: int, groups: int, t: int = 10) -> Tensor:
@@ -167,6 +167,18 @@ def cost_of_sample(n: int = 200) -> list[Line]:
             moved = (w - full).abs().sum(1) / 2
             what = f"TSA, {n} clients in {groups} groups, {name}: weight moved"
             lines.append(Line(what, float(moved.mean()), float(moved.min()), float(moved.max()), "-"))
+    return lines
+
+
+def cost_of_rows(n: int = 1000, seeds: Sequence[int] = (1, 2, 3)) -> list[Line]:
+    """The same of `rows` with many clients: over all rows and several draws."""
+    lines = []
+    for groups in (4, 15):
+        x = windows(n, 256, groups)
+        full = _seeded(TSA(), x)
+        moved = [float((_seeded(TSA(rows=ROWS), x, seed) - full).abs().sum(1).mean() / 2) for seed in seeds]
+        what, mean = f"TSA, {n} clients in {groups} groups, rows: {ROWS}: weight moved", sum(moved) / len(moved)
+        lines.append(Line(what, mean, min(moved), max(moved), "<= 0.02", mean <= 0.02))
     return lines
 
 

@@ -38,11 +38,13 @@ def main(path: str, out: str) -> None:
             times.append(time.perf_counter())
             return False, Metrics()
 
+    statistics = {name: tensor for name, tensor in net.named_buffers() if tensor.is_floating_point()}
     model = PyTorchModel(
         model=net,
         local_optimizer_create=torch.optim.SGD,
-        central_optimizer=torch.optim.SGD(net.parameters(), lr=1.0),
+        central_optimizer=torch.optim.SGD([*net.parameters(), *statistics.values()], lr=1.0),
     )
+    model.variable_map.update(statistics)  # it averages parameters alone; the others average statistics too
     FederatedAveraging().run(
         algorithm_params=NNAlgorithmParams(rounds, 10 * rounds, cohort, None),
         backend=SimulatedBackend(FederatedDataset(dataset, lambda: next(places)), None),

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 
 import toys
 from acclimate import trees
-from acclimate.aggregators import ts_block
+from acclimate.aggregators import ts_block, ts_rows
 from acclimate.aggregators.ts_bank import Bank, Seen
 from acclimate.aggregators.ts_block import Draws, TSBlock
-from acclimate.aggregators.ts_rows import fit_rows
+from acclimate.aggregators.ts_rows import by_kind, fit_rows, one_of_each
 from acclimate.aggregators.tsa import TSA
 from acclimate.contracts import Upload
 
@@ -309,20 +309,45 @@ def test_tsa_on_all_rows_of_two_slots_is_the_whole_fit(time, bias):
     torch.testing.assert_close(some.w, ts_block.fit(model, None, lr=1e-2, epochs=10).w, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("masks", ["bernoulli", "hadamard"])
-def test_tsa_trained_on_some_rows_at_a_time_finds_the_groups_as_the_whole_fit_does(masks):
+def test_tsa_trained_on_some_rows_at_a_time_finds_the_groups_as_the_whole_fit_does():
     torch.manual_seed(0)
     signatures = torch.randn(2, 16).repeat_interleave(6, 0) + 0.1 * torch.randn(12, 16)
     inside = torch.block_diag(torch.ones(6, 6), torch.ones(6, 6)).bool()
-    w, whole = (matrix(TSA(lr=1e-2, rows=rows, masks=masks), signatures, 3) for rows in (6, None))
+    w, whole = (matrix(TSA(lr=1e-2, rows=rows), signatures, 3) for rows in (6, None))
     assert w[inside].sum() / 12 == pytest.approx(float(whole[inside].sum() / 12), abs=0.02)
     assert w[inside].sum() / 12 > 0.8  # half of it would be no better than chance
     torch.testing.assert_close(w.sum(1), torch.ones(12, dtype=torch.float64))
 
 
-def test_tsa_refuses_rows_where_all_rows_are_looked_at_together():
-    with pytest.raises(ValueError, match="rows: goes with masks: bernoulli or hadamard"):
-        TSA(rows=5, masks="fixed-percent")
+def test_tsa_of_some_rows_computes_what_a_mask_leaves_as_the_whole_masked_softmax_does():
+    torch.manual_seed(0)
+    x_ta, spatial, chosen = torch.randn(9, 4).double(), torch.randn(4, 4).double(), torch.tensor([7, 0, 3])
+    scores = x_ta[chosen] @ spatial @ x_ta.T
+    torch.manual_seed(1)
+    stay = ts_rows._drawn(scores.softmax(-1), chosen)
+    torch.manual_seed(1)
+    found = ts_rows._masked(scores.softmax(-1), x_ta, chosen, spatial)
+    assert 3 < stay.sum() < stay.numel()  # some keys besides their own, and not all of them
+    whole = scores.masked_fill(~stay, -torch.inf).softmax(-1) @ x_ta
+    torch.testing.assert_close(found, whole, rtol=0, atol=1e-12)
+
+
+def test_tsa_of_some_rows_takes_clients_of_every_kind():
+    torch.manual_seed(0)
+    kind = torch.arange(60) % 6
+    order = by_kind(3 * torch.randn(6, 16)[kind] + 0.01 * torch.randn(60, 16))
+    assert order.sort().values.tolist() == list(range(60))
+    assert len(kind[order].unique_consecutive()) == 6  # one kind after the other
+    chosen = one_of_each(order, 6)
+    assert sorted(kind[chosen].tolist()) == list(range(6))
+    assert not torch.equal(chosen, one_of_each(order, 6))  # others every time
+    assert torch.equal(one_of_each(order, 60), order)
+
+
+@pytest.mark.parametrize("masks", ["fixed-percent", "hadamard"])
+def test_tsa_refuses_rows_where_whole_rows_are_looked_at(masks):
+    with pytest.raises(ValueError, match="rows: goes with masks: bernoulli, loss: mse"):
+        TSA(rows=5, masks=masks)
 
 
 def test_tsa_keeps_the_last_slots_only():

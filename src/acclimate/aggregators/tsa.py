@@ -32,10 +32,9 @@ class TSA(Aggregator[Bank]):
 
     A client that missed a slot counts there with its last signature before it, or, if it came later, its first. Beyond
     the paper, the last upload of an absent client takes part, its weight falling by `stale` for every slot of its age.
-    Time grows with N² T (D = 256: 0.5 s a slot for 20 clients, 8 s for 200, minutes for 1,000). `sample: 50` keeps it
-    below two seconds and moves 1 % of a row's weight with 200 clients in 4 groups, 14 % with 15; with 1,000
-    clients, where all take 160 s, `rows: 200` takes 10 and moves 0.3 % with 4 groups and 4 % with 15, `rows: 100`
-    takes 5 and moves 6 % with 15 (seconds of a busy core; `benchmarks/tsa.py`).
+    Time grows with N² T (D = 256: 0.5 s a slot for 20 clients, 8 s for 200, minutes for 1,000). `rows: 100` keeps it at
+    5 s with 1,000 clients, where all take 160, and moves 0.3 % of a row's weight with 4 groups of clients and 3 % with
+    15 (other random masks alone move 0.8 %); `sample: 50` is faster and moves more (`benchmarks/tsa.py`).
     """
 
     signs: ClassVar[bool] = True
@@ -57,10 +56,10 @@ class TSA(Aggregator[Bank]):
     ablation: Literal["none", "s-sim", "ts-sim", "no-time", "no-aug"] = "none"
 
     def __post_init__(self) -> None:
-        if self.rows and (self.masks == "fixed-percent" or self.loss == "norm" or self.pick == "best" or self.sample):
+        if self.rows and (self.masks != "bernoulli" or self.loss == "norm" or self.pick == "best" or self.sample):
             raise ValueError(
-                "rows: goes with masks: bernoulli or hadamard, loss: mse, pick: last, without sample; others look at "
-                "all rows at once"
+                "rows: goes with masks: bernoulli, loss: mse, pick: last, without sample; others look at whole rows, "
+                "or at all of them at once"
             )
 
     def init(self, start: Sequence[Upload]) -> Bank:
@@ -99,15 +98,7 @@ class TSA(Aggregator[Bank]):
     def _fit(self, x: Tensor, block: Tensor | None) -> ts_block.Trained:
         lam = 0.0 if self.ablation == "no-aug" else self.lam
         if self.rows is not None and self.rows < len(x) and self.ablation != "ts-sim":
-            return fit_rows(
-                self._model(x),
-                self.rows,
-                block=block,
-                lr=self.lr,
-                epochs=self.epochs,
-                lam=lam,
-                hadamard=self.masks == "hadamard",
-            )
+            return fit_rows(self._model(x), self.rows, block=block, lr=self.lr, epochs=self.epochs, lam=lam)
         return ts_block.fit(
             self._model(x),
             ts_block.draws_of(self.masks, x[:, -1]) if lam else None,
