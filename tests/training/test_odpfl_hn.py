@@ -62,6 +62,20 @@ def test_odpfl_hn_gradients_are_those_of_the_whole_hypernetwork():
     assert torch.equal(hidden, reply.update.hidden)
 
 
+def test_odpfl_hn_clips_the_gradient_of_all_networks_together():
+    """Both rates are 0.5, so all networks together move by 0.5 · 0.01 where the gradient is longer than 0.01."""
+    server = started()._replace(last=torch.randn(started().last.shape))
+    replies = Replies(keeps=True)
+    for one in people():
+        replies.add(one.id, SMALL.client_update(server, torch.zeros(4), one)[0])
+    after = replace(SMALL, clip=0.01).server_update(server, replies)
+    moved = [after.last - server.last]
+    for now, then in ((after.nets, server.nets), (after.bias, server.bias)):
+        moved += [now[name] - tensor for name, tensor in then.items()]
+    length = torch.cat([one.flatten() for one in moved]).norm()
+    assert float(length) == pytest.approx(0.5 * 0.01, rel=1e-3)
+
+
 def test_odpfl_hn_welcomes_by_images_alone():
     server = started()._replace(last=torch.ones_like(started().last))
     one, other = people()

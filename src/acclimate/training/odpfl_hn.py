@@ -3,13 +3,14 @@
 The UPFL paper gives the size of the embedding (32) and the rates. Here the encoder is a perceptron, the hypernetwork
 has two hidden layers, and its last one, as large as `hidden` models, starts at the initial model. Clients compute all
 gradients, that of the output being Δθ, what training changed; who trained keeps the hidden vector of its last round.
+The mean gradient is clipped as in the code of pFedHN, from which the method comes: otherwise training may explode.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from acclimate import params
 from acclimate.contracts import Algorithm, Client, Knowledge, Newcomer, Replies, Reply, Task
 from acclimate.options import Count, Positive
-from acclimate.params import Params
+from acclimate.params import Params, clipped
 from acclimate.sgd import LocalSGD
 
 
@@ -60,12 +61,14 @@ class ODPFLHN(Algorithm[State, Tensor]):
 
     keeps = True
     personal = ("model",)
+    revision: ClassVar[int] = 1  # nothing was clipped
 
     local: LocalSGD = LocalSGD(lr=0.3, steps=20, batch_size=64)
     encoder_lr: Positive = 0.5
     hyper_lr: Positive = 0.5
     embedding: Count = 32
     hidden: Count = 100
+    clip: Positive = 50.0  # the largest norm of the gradient of all networks together
 
     def init(self, task: Task) -> State:
         start, nets = task.start(), Nets(task.shape, self.embedding, self.hidden)
@@ -93,14 +96,15 @@ class ODPFLHN(Algorithm[State, Tensor]):
 
     def server_update(self, server: State, replies: Replies) -> State:
         mean: Update = replies.mean()
+        kept = [(reply.weight / replies.weight, reply.update) for _, reply in replies.items()]
+        deltas, hidden = torch.stack([_flat(u.delta) for _, u in kept]), torch.stack([n * u.hidden for n, u in kept])
+        last = deltas.T @ hidden  # ∇ = Σ_k (n_k / n) Δθ_k h_kᵀ
+        bias = {f"bias.{name}": delta for name, delta in mean.delta.items()}
+        found = clipped({**mean.nets, "last": last, **bias}, self.clip)
         rate = {"encoder": self.encoder_lr, "body": self.hyper_lr}
-        nets = {name: w - rate[name.partition(".")[0]] * mean.nets[name] for name, w in server.nets.items()}
-        last = server.last.clone()
-        for _, reply in replies.items():
-            share = self.hyper_lr * reply.weight / replies.weight
-            last.addr_(_flat(reply.update.delta), reply.update.hidden, alpha=-share)  # ∇ = Δθ hᵀ
-        bias = params.add(server.bias, mean.delta, -self.hyper_lr)
-        return State(nets, last, bias, mean.statistics, server.round + 1)
+        nets = {name: w - rate[name.partition(".")[0]] * found[name] for name, w in server.nets.items()}
+        bias = {name: b - self.hyper_lr * found[f"bias.{name}"] for name, b in server.bias.items()}
+        return State(nets, server.last - self.hyper_lr * found["last"], bias, mean.statistics, server.round + 1)
 
     def welcome(self, released: State, newcomer: Newcomer) -> Tensor:
         nets = params.load(Nets(newcomer.task.shape, self.embedding, self.hidden), released.nets)
