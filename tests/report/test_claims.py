@@ -64,6 +64,11 @@ def test_claim_of_several_is_every_pair():
     ]  # fmt: skip
 
 
+def test_claim_is_judged_on_the_systems_that_were_run():
+    assert [v.expected for v in judged(Claim(higher=["sure", "later"], lower=["none", "later"]))] == ["SURE above NONE"]
+    assert judged(Claim(best="later")) == judged(Claim(near=("sure", "later"))) == []
+
+
 def test_claim_of_best_compares_with_the_strongest_other():
     (found,) = judged(Claim(best="sure"))
     assert (found.expected, found.verdict) == ("SURE best (next: NOISY)", "holds")

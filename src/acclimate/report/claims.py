@@ -68,8 +68,8 @@ def _judged(paper: Published, claim: Claim, piece: str, scores: Scores) -> Itera
         systems = scores.of(stream, group)
         if not all(systems.values()):  # nobody of that group meets this stream, or old results without its clients
             continue
-        if len(systems) < 2 or not systems.keys() >= set(claim.systems):  # run with overrides, without some of them
-            continue
+        if len(systems) < 2 or not systems.keys() >= {*filter(None, [claim.best]), *(claim.near or ())}:
+            continue  # not all were run
         for text, measured in _compared(paper, claim, systems):
             verdict = (_near if claim.near else _above)(*measured)
             yield Verdict(piece, text, verdict, *measured, stream if len(scores.streams) > 1 else "", group)
@@ -97,7 +97,7 @@ def difference(a: Clients, b: Clients) -> tuple[float, float]:
 
 
 def _compared(paper: Published, claim: Claim, systems: Mapping[str, Clients]) -> list[tuple[str, tuple[float, float]]]:
-    """What a claim says in words, and what was measured: one pair of systems after another."""
+    """What a claim says in words, and what was measured: one pair of systems after another, of those that were run."""
     row = paper.rows
     if claim.near:
         pairs = {f"{row[claim.near[0]]} near {row[claim.near[1]]}": claim.near}
@@ -106,7 +106,8 @@ def _compared(paper: Published, claim: Claim, systems: Mapping[str, Clients]) ->
         strongest = max(others, key=lambda name: statistics.fmean(systems[name].values()))
         pairs = {f"{row[claim.best]} best (next: {row[strongest]})": (claim.best, strongest)}
     else:
-        pairs = {f"{row[a]} above {row[b]}": (a, b) for a, b in itertools.product(claim.higher, claim.lower)}
+        both = itertools.product(claim.higher, claim.lower)
+        pairs = {f"{row[a]} above {row[b]}": (a, b) for a, b in both if {a, b} <= systems.keys()}
     return [(text, difference(systems[a], systems[b])) for text, (a, b) in pairs.items()]
 
 
