@@ -16,11 +16,11 @@ from acclimate.store.run import Run
 
 HEADING = "Step by step"
 LEAD = (
-    "What happens as a method takes one more step on the same images. Entropy and the learnt loss need no labels; "
+    "What happens as a method takes one more step on the same images. Entropy and a method's own loss need no labels; "
     "accuracy does, and is only here to judge. Stopping works if the dashed line, where it stopped on average, stands "
     "near the peak of accuracy."
 )
-PANELS = {"accuracy": "accuracy in %", "loss": "learnt loss", "entropy": "entropy in nats"}
+PANELS = {"accuracy": "accuracy in %", "loss": "the method's own loss", "entropy": "entropy in nats"}
 
 
 class Course(NamedTuple):
