@@ -1,9 +1,6 @@
 """ODPFL-HN: on-demand unlabelled personalised federated learning by a hypernetwork (Amosy et al., 2021).
 
-The UPFL paper gives the size of the embedding (32) and the rates. Here the encoder is a perceptron, the hypernetwork
-has two hidden layers, and its last one, as large as `hidden` models, starts at the initial model. Clients compute all
-gradients, that of the output being Δθ, what training changed; who trained keeps the hidden vector of its last round.
-The mean gradient is clipped as in the code of pFedHN, from which the method comes: otherwise training may explode.
+The UPFL paper gives the size of the embedding (32) and the rates; the choice of all else is told where it is made.
 """
 
 from __future__ import annotations
@@ -26,14 +23,14 @@ class State(NamedTuple):
     """The networks; the hypernetwork makes no batch statistics, so they are averaged."""
 
     nets: Params  # encoder and body of the hypernetwork
-    last: Tensor  # its last layer [model, hidden]
+    last: Tensor  # its last layer [model, hidden], as large as `hidden` models; zero at first
     bias: Params  # of the last layer, as a model: where everybody starts
     statistics: Params
     round: int
 
 
 class Update(NamedTuple):
-    """What a client sends: gradients, that of the last layer as its two factors."""
+    """What a client sends: it computes all gradients, that of the last layer as its two factors."""
 
     nets: Params
     delta: Params  # Δθ = θ − θ̃
@@ -42,7 +39,7 @@ class Update(NamedTuple):
 
 
 class Nets(nn.Module):
-    """Everything before the hypernetwork's last layer: images in, one hidden vector for the client out."""
+    """All but the hypernetwork's last layer, images in, a client's vector out: two perceptrons of our choice."""
 
     def __init__(self, shape: tuple[int, ...], embedding: int, hidden: int) -> None:
         super().__init__()
@@ -62,13 +59,12 @@ class ODPFLHN(Algorithm[State, Tensor]):
     keeps = True
     personal = ("model",)
     revision: ClassVar[int] = 1  # nothing was clipped
-
     local: LocalSGD = LocalSGD(lr=0.3, steps=20, batch_size=64)
     encoder_lr: Positive = 0.5
     hyper_lr: Positive = 0.5
     embedding: Count = 32
     hidden: Count = 100
-    clip: Positive = 50.0  # the largest norm of the gradient of all networks together
+    clip: Positive = 50.0  # of the mean gradient of all networks, as pFedHN's code: otherwise training may explode
 
     def init(self, task: Task) -> State:
         start, nets = task.start(), Nets(task.shape, self.embedding, self.hidden)
