@@ -75,7 +75,7 @@ def _loss(model: TSBlock, x: Tensor, block: Tensor, slots: Tensor, chosen: Tenso
 
 
 def _over_time(scores: Tensor, slots: Tensor, masks: int) -> Iterator[Tensor]:
-    """The attention over time [N, S, T] without a mask and with some; nothing is masked where all else is already."""
+    """The attention over time [N, S, T], without a mask and then with `masks` of them."""
     attention = scores.softmax(-1)
     yield attention
     for _ in range(masks):
