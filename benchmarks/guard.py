@@ -27,6 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acclimate import trees
 from acclimate.adapters.guard import Guard
 from acclimate.adapters.none import NoAdaptation
 from acclimate.calibration.guard import Guard as Teaching
@@ -34,6 +35,7 @@ from acclimate.calibration.guard import Sums, solved
 from acclimate.contracts import Adapter, AdapterRecipe, Client, Knowledge, Replies, Task
 from acclimate.data import sources
 from acclimate.data.corruptions import Corruption
+from acclimate.data.folders import cache_folder, write_whole
 from acclimate.data.image_shifts import Both
 from acclimate.engine.checkpoint import Checkpoint
 from acclimate.engine.executor import Serial
@@ -43,7 +45,8 @@ from acclimate.engine.roster import roster
 from acclimate.engine.seeds import generator, seed_call
 from acclimate.engine.train import train
 from acclimate.experiment.catalog import ADAPTERS, MODELS, PHASES, SYSTEMS
-from acclimate.harm import RULE
+from acclimate.experiment.source import source_digest
+from acclimate.harm import FEATURES, Rule
 from acclimate.models.build import Build
 from acclimate.scenarios.population import Population, Scenario
 from acclimate.scenarios.timetable import Timetable
@@ -52,10 +55,10 @@ from acclimate.sgd import LocalSGD
 from benchmarks.measure import Line, interleave, ratio
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-SEEDS, CLIENTS, USUAL, SMALL = (3, 4, 5), 5, 40, 2  # images of a batch
-# The second of each family of the published corruptions but the digital ones, at the highest severity. (Earlier guards
-# met the first ones, with seeds 0 to 2.)
-CORRUPTIONS = (Corruption("shot_noise", 5), Corruption("glass_blur", 5), Corruption("frost", 5))
+SEEDS, CLIENTS, USUAL, SMALL = (6, 7, 8), 5, 40, 2  # images of a batch
+# The last of each family of the published corruptions but the digital ones, at the highest severity: no guard has met
+# them on any data. (Earlier guards met the first and the second ones, with seeds 0 to 5.)
+CORRUPTIONS = (Corruption("impulse_noise", 5), Corruption("zoom_blur", 5), Corruption("brightness", 5))
 STREAMS = ("one class", "constant", "noise", "there and back", "label shift", "single images", "fast", "nan")
 # Digits pass a poor camera, so that something can be gained; of CIFAR-10 a fifth of the training images is enough here.
 PROTOCOLS: dict[str, Scenario] = {
@@ -67,7 +70,10 @@ OTHERS: dict[str, Scenario] = {
     "svhn": Timetable(data="svhn", source_clients=60),
     "fashion-mnist": Timetable(data="fashion-mnist", source_clients=50),
 }
-REHEARSED = (Corruption("speckle_noise", 4), Corruption("motion_blur", 5), Corruption("fog", 5))
+REHEARSED = {
+    "svhn": (Corruption("contrast", 5), Corruption("motion_blur", 5), Corruption("saturate", 5)),
+    "fashion-mnist": (Corruption("motion_blur", 5), Corruption("contrast", 3), Corruption("fog", 3)),
+}
 ROUNDS = {"digits": 20, "cifar10": 12, "svhn": 12, "fashion-mnist": 8}
 TRAINED_BY = {
     "btfl": "btfl", "fedthe": "fedthe", "fedtta": "fedtta", "fedtta++": "fedtta-prox",
@@ -148,19 +154,21 @@ class Home:
         phases = tuple(outcome.algorithm for outcome in known.outcomes)
         return Live(Extending(self.build, phases))(known.of(0)["model"], 0).eval()
 
-    def learnt(self, name: str, recipe: AdapterRecipe, known: Known, changed: Knowledge, fast: bool) -> Tensor:
-        """The rule of an adapter, from the file of rules, or learnt now and written there."""
-        path, kind = RESULTS / "guard-rules.jsonl", {"data": self.data, "adapter": name, "fast": fast}
-        found = [line["rule"] for line in measured(path) if {key: line[key] for key in kind} == kind]
-        if not found:
-            found = [self.rule(recipe, known, changed).tolist()]
-            _add(path, {**kind, "rule": found[0]})
-        return torch.tensor(found[0], dtype=torch.float64)
+    def learnt(self, name: str, recipe: AdapterRecipe, known: Known, changed: Knowledge, fast: bool) -> Rule:
+        """The rule of an adapter, from the cache, or learnt now and kept there."""
+        code = source_digest([Teaching.__module__])
+        path = cache_folder() / "guard-rules" / f"{self.data}-{name}{'-fast' * fast}-{code}.safetensors"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rule = trees.dump(self.rule(recipe, known, changed))
+            write_whole(path, lambda file: file.write(rule))
+        found: Rule = trees.load(path.read_bytes())
+        return found
 
-    def rule(self, recipe: AdapterRecipe, known: Known, changed: Knowledge) -> Tensor:
+    def rule(self, recipe: AdapterRecipe, known: Known, changed: Knowledge) -> Rule:
         """What the phase `guard` learns of an adapter."""
         teaching = Teaching(recipe)
-        rule: Tensor = teaching.export(self.sums(teaching, known, changed), None, 0)["rule"]
+        rule: Rule = teaching.export(self.sums(teaching, known, changed), None, 0)["rule"]
         return rule
 
     def sums(self, teaching: Teaching, known: Known, changed: Knowledge) -> Sums:
@@ -187,7 +195,7 @@ class Home:
         camera = next(iter(plan.source.values()))[0].shift  # as source clients have it
         if "split" in dataset.columns:
             free = free[dataset.column("split")[free] == 1]
-        corrupt = (REHEARSED if self.data in OTHERS else CORRUPTIONS)[seed % 3]
+        corrupt = REHEARSED.get(self.data, CORRUPTIONS)[seed % 3]
         labels = torch.from_numpy(dataset.labels)
 
         def show(rows: np.ndarray[Any, Any], bad: bool) -> Tensor:
@@ -294,7 +302,7 @@ def measure(data: str, seeds: Sequence[int]) -> None:
 def default() -> Tensor:
     """The rule of who has no labelled data: of twelve adapters on two other data sets, each with the same say."""
     names = ["em", "bbse", "atp", "surgical", "tent", "bn-adapt", "eata", "tta-grad", "shot", "t3a"]
-    squares, gains = torch.zeros(len(RULE), len(RULE)).double(), torch.zeros(len(RULE)).double()
+    squares, gains = torch.zeros(len(FEATURES), len(FEATURES)).double(), torch.zeros(len(FEATURES)).double()
     for data in OTHERS:
         home = Home(data)
         for name in [*names, "fedtta", "fedtta++"]:
@@ -308,7 +316,7 @@ def default() -> Tensor:
                 if (differed := sums.squares[0, 0]) > 0:
                     squares, gains = squares + sums.squares / differed, gains + sums.gains / differed
             print(data, name, flush=True)
-    return solved(Sums(squares, gains), 0.01, torch.zeros(len(RULE)).double())
+    return solved(Sums(squares, gains), 0.01, torch.zeros(len(FEATURES)).double()).weights
 
 
 def _add(path: Path, record: Mapping[str, Any]) -> None:
@@ -336,7 +344,8 @@ def run(repeats: int = 7) -> list[Line]:
                 adapter(batch)
 
         def watched(least: float, recipe: AdapterRecipe = recipe) -> Guard:
-            rule = torch.zeros(len(RULE))
+            n = len(FEATURES)
+            rule = Rule(torch.zeros(n).double(), torch.zeros(n, n).double())
             return Guard(_cnn(), adapter=recipe, calibrated=True, rule=rule, margin=0.0, least=least)
 
         sides = {
@@ -454,20 +463,20 @@ Written by `python -m benchmarks.guard` from what `python -m benchmarks.guard di
 
 Every adapter meets every stream three times: the source model alone, the adapter alone, and the adapter with a guard
 whose rule the phase `guard` has learnt for it (`{name: guard, adapter: ..., calibrated: true}`), everything else as
-by default. Rules are learnt on source validation images with the phase's own shifts (noise, contrast, brightness,
-blur of random strength; classes drawn at random), one for an adapter at its usual rate and one at ten times that; the
-default rule comes from SVHN and Fashion-MNIST.
-How the rule is learnt (each disagreement counts alike), its ridge, the guard's margin and its second check were chosen
-on SVHN and Fashion-MNIST with speckle noise, motion blur and fog, on streams of the same kinds (`python -m
-benchmarks.guard svhn` and `... fashion-mnist` rehearse them). Earlier guards met digits and CIFAR-10 too, in streams of
-other seeds and with other corruptions, which are not used again; models and test images are the same, so single images
-were met before. No rule and no option was chosen on what is reported here; only the poor camera of the digits was added
-after the source model alone had been seen to make hardly a mistake on them.
+by default. Rules are learnt on source validation images with the phase's own shifts (noise, contrast, offset, tone,
+blur, coarse pixels and haze of random strength; classes drawn at random), one for an adapter at its usual rate and one
+at ten times that; the default rule, towards which they are drawn, comes from SVHN and Fashion-MNIST.
+The signals, the guard's doubt, margin, least and minimum, the ridge and the played shifts were chosen on SVHN (with
+contrast 5, motion blur 5 and saturate 5) and Fashion-MNIST (motion blur 5, contrast 3 and fog 3), on streams of the
+same kinds (`python -m benchmarks.guard svhn` and `... fashion-mnist` rehearse them). Earlier guards met digits and
+CIFAR-10 too, in streams of other seeds and with other corruptions, which are not used again; models and test images are
+the same, so single images were met before. No rule and no option was chosen on what is reported here; only the poor
+camera of the digits was added after the source model alone had been seen to make hardly a mistake on them.
 
 Data: handwritten digits through a poor camera, and CIFAR-10; five source clients train a narrow CNN (three strided
 convolutions with batch norms) by FedAvg, and adapters that come with a training of their own go on with two rounds of
 it. There is one model for each data set; seeds decide the streams: their images (drawn again and again, where there
-are not enough), their order, their classes, and the corruption, shot noise, glass blur or frost at severity 5.
+are not enough), their order, their classes, and the corruption, impulse noise, zoom blur or brightness at severity 5.
 
 | stream | what is met (batches of 40 unless said) |
 |---|---|

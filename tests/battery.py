@@ -95,7 +95,7 @@ def run_phase(name, *, rounds, cohort=3, make=None, known=None, **more):
 def quick(algorithm):
     """The same with at most two local steps, where they are counted; what teaches a guard plays little, of Tent."""
     if isinstance(algorithm, Guard):
-        return replace(algorithm, adapter=AdapterRecipe(ADAPTERS["tent"].load()), segments=2, batches=2)
+        return replace(algorithm, adapter=AdapterRecipe(ADAPTERS["tent"].load()), segments=2, images=40)
     local = getattr(algorithm, "local", None)
     return algorithm if local is None or local.steps is None else replace(algorithm, local=replace(local, steps=2))
 

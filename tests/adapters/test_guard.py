@@ -1,5 +1,7 @@
 """The guard: who answers when, what it goes back to, and that nothing that is not finite survives."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -10,7 +12,7 @@ from acclimate.adapters.guard import Guard
 from acclimate.adapters.tent import Tent
 from acclimate.contracts import Adapter, AdapterRecipe
 from acclimate.experiment.catalog import ADAPTERS
-from acclimate.harm import FEATURES, RULE, Signals, Source
+from acclimate.harm import DEFAULT, FEATURES, SIGNS, Rule, Signals, Source
 
 
 class Turning(Adapter):
@@ -42,12 +44,14 @@ def net():
 
 def trusting(worth):
     """A rule by which every disagreement is worth something, of one sign."""
-    return torch.tensor([worth, *[0.0] * (len(FEATURES) - 1)])
+    n = len(FEATURES)
+    return Rule(torch.tensor([worth, *[0.0] * (n - 1)]).double(), torch.zeros(n, n).double())
 
 
 def guard(step=3.0, worth=-1.0, **options):
     recipe = AdapterRecipe(Turning, {"step": step})
-    return Guard(net(), adapter=recipe, calibrated=True, rule=trusting(worth), margin=0.0, least=-1e-6, **options)
+    options = {"margin": 0.0, "least": 0.0, "minimum": 1, "doubt": 0.0, **options}
+    return Guard(net(), adapter=recipe, calibrated=True, rule=trusting(worth), **options)
 
 
 def images(count=8):
@@ -57,41 +61,106 @@ def images(count=8):
 def test_signals_of_one_batch_by_hand():
     """Two images, two classes, and the models differ on the second.
 
-    Source probabilities (0.8, 0.2) and (0.6, 0.4), adapted (0.8, 0.2) and (0.3, 0.7): d = 1/2; the source prefers its
-    own answer by 0.6 − 0.4 = 0.2, the adapted model its own by 0.7 − 0.3 = 0.4, on half of the images: 0.1 and 0.2.
-    The prior is (0.7, 0.3), so the source's second is corrected to (0.42, 0.12) / 0.54: 0.30 / 0.54 / 2 = 0.27778.
-    Histograms (1, 0) and (1/2, 1/2): concentrations 1 and 0, distance 1/2.
+    Source probabilities (0.8, 0.2) and (0.6, 0.4), adapted (0.8, 0.2) and (0.3, 0.7): on the second the source prefers
+    its own answer by 0.6 − 0.4 = 0.2, the adapted model its own by 0.7 − 0.3 = 0.4. The prior is (0.7, 0.3), so the
+    source's second is corrected to (0.42, 0.12) / 0.54, by 0.30 / 0.54 = 0.55556. Histograms (1, 0) and (1/2, 1/2):
+    concentrations 1 and 0, distance 1/2. Inputs of the first norm are 0.3 off with mean square 0.09 + e: distances
+    0.3 / 3 and ln e / 3.
     """
     seen = Signals(80.0)
     source, adapted = torch.tensor([[0.8, 0.2], [0.6, 0.4]]).log(), torch.tensor([[0.8, 0.2], [0.3, 0.7]]).log()
-    seen.add(source, adapted, 0.25)
-    phi = dict(zip(FEATURES, seen.features().tolist(), strict=True))
-    assert phi["d"] == 0.5
-    assert phi["d · d"] == 0.25
-    assert phi["d · drift"] == 0.125
-    assert phi["d · source concentration"] == pytest.approx(0.5)
-    assert phi["d · adapted concentration"] == pytest.approx(0.0)
-    assert phi["d · distance of histograms"] == pytest.approx(0.25)
-    assert phi["adapted model's preference for its own answer"] == pytest.approx(0.2)
-    assert phi["source model's preference for its own answer"] == pytest.approx(0.1)
-    assert phi["source model's preference, its prior corrected"] == pytest.approx(0.277778, abs=1e-6)
+    inputs = torch.tensor([[0.3], [0.09 + math.e]]).double()
+    phi = seen.add(source, adapted, inputs, 0.25, 2)
+    assert phi.shape == (1, len(FEATURES))
+    plain, by_means, by_variances = phi[0].view(3, -1)
+    torch.testing.assert_close(by_means, plain * 0.1)
+    torch.testing.assert_close(by_variances, plain / 3)
+    assert dict(zip(SIGNS, plain.tolist(), strict=True)) == pytest.approx(
+        {
+            "one": 1.0,
+            "source entropy": (0.500402 + 0.673012) / 2 / math.log(2),
+            "adapted entropy": (0.500402 + 0.610864) / 2 / math.log(2),
+            "source concentration": 1.0,
+            "adapted concentration": 0.0,
+            "distance of histograms": 0.5,
+            "drift": 0.25,
+            "share that differs": 0.5,
+            "adapted model's preference for its own answer": 0.4,
+            "source model's preference for its own answer": 0.2,
+            "source model's preference, its prior corrected": 0.555556,
+            "source's share of the source's answer": 1.0,
+            "source's share of the adapted answer": 0.0,
+            "adapted share of the source's answer": 0.5,
+            "adapted share of the adapted answer": 0.5,
+        },
+        abs=1e-6,
+    )
 
 
 def test_signals_forget_e_fold_after_a_window_of_images():
     seen, same, other = Signals(10.0), torch.tensor([[2.0, 0.0]] * 10), torch.tensor([[0.0, 2.0]] * 10)
-    seen.add(same, other, 0.0)
-    seen.add(same, same, 0.0)
+    none = torch.zeros(2, 0)
+    seen.add(same, other, none, 0.0, 10)
+    seen.add(same, same, none, 0.0, 10)
     e = torch.tensor(-1.0, dtype=torch.float64).exp()
     torch.testing.assert_close(seen.means["differ"], e / (1 + e))
 
 
+def test_source_sees_how_far_the_inputs_of_its_first_norm_are():
+    """Running mean 1 and variance 4: inputs 3 and 7 have mean (2 + 6) / 2 / 2 = 2 and mean square (1 + 9) / 2 = 5."""
+    norm = nn.BatchNorm1d(1, eps=0.0)
+    norm.running_mean.fill_(1.0)
+    norm.running_var.fill_(4.0)
+    source = Source(Adapter(nn.Sequential(norm, nn.Linear(1, 2)).eval()))
+    source(torch.tensor([[3.0], [7.0]]))
+    torch.testing.assert_close(source.inputs, torch.tensor([[2.0], [5.0]]).double())
+    assert Source(Adapter(nn.Linear(1, 2))).inputs.shape == (2, 0)  # without norms there is nothing to see
+
+
 def test_guard_that_trusts_everything_is_the_adapter():
-    """Once two checks have said so."""
     x, plain, watched = images(), Turning(net(), step=3.0), guard(worth=1.0)
-    for batch in range(5):
-        adapted = plain(x)
-        assert torch.equal(watched(x), adapted if batch else net()(x))
-        assert watched.figures["stepped_in"] == (batch == 0)
+    for _ in range(5):
+        assert torch.equal(watched(x), plain(x))
+        assert not watched.figures["stepped_in"]
+
+
+def test_guard_trusts_nobody_before_a_number_of_images():
+    x, watched = images(8), guard(worth=1.0, minimum=20)
+    trusted = []
+    for _ in range(4):
+        watched(x)
+        trusted.append(watched.trusted)
+    assert trusted == [False, False, True, True]
+
+
+def test_guard_estimates_the_gain_by_hand():
+    """A window of 8 images: after a batch of 8 in which all differ, each worth 0.5, one of 8 in which none does.
+
+    The second has the weight 8, the first 8 / e still, so 0.5 / (1 + e) = 0.13447 remain.
+    """
+    x, watched = images(8), guard(step=torch.pi, worth=0.5, window=8.0, least=1.0)
+    watched(x)
+    assert watched.figures["gain"] == pytest.approx(0.5)
+    watched(x)
+    assert watched.figures["gain"] == pytest.approx(0.134471, abs=1e-5)
+    assert watched.seen.shown[0] == pytest.approx(0.268941, abs=1e-5)
+
+
+def test_guard_doubts_what_its_rule_is_not_sure_of():
+    """Both differ on every image, each worth 0.5 with a standard error of 0.2: surely 0.3, or 0.1 for two."""
+    rule = trusting(0.5)
+    rule.spread[0, 0] = 0.04
+
+    def trusts(doubt, least):
+        recipe = AdapterRecipe(Turning, {"step": 2.0})
+        watched = Guard(net(), adapter=recipe, calibrated=True, rule=rule, doubt=doubt, least=least, minimum=1)
+        watched(images())
+        return watched.trusted
+
+    assert trusts(1.0, 0.29)
+    assert not trusts(1.0, 0.31)
+    assert trusts(2.0, 0.09)
+    assert not trusts(2.0, 0.11)
 
 
 def test_guard_that_trusts_nothing_is_the_source_model():
@@ -102,19 +171,17 @@ def test_guard_that_trusts_nothing_is_the_source_model():
     assert watched.inner.turn == 0  # started anew after every trial
 
 
-def test_guard_asks_for_a_share_of_what_both_differ_on_and_for_a_little_of_all():
-    """Both differ on every image, and a rule says that half of them are won: 0.4 of them, and 0.1 of all."""
+def test_guard_leaves_an_adapter_that_loses_a_share_of_what_both_differ_on_and_a_little_of_all():
+    """Both differ on every image and a rule says that 0.3 of them are lost, which is more than 0.2 of them and 0.09."""
 
-    def trusts(margin, least):
-        recipe = AdapterRecipe(Turning, {"step": 2.0})
-        watched = Guard(net(), adapter=recipe, calibrated=True, rule=trusting(0.5), margin=margin, least=least)
+    def leaves(margin, least):
+        watched = guard(step=2.0, worth=-0.3, margin=margin, least=least)
+        watched.trusted = True
         watched(images())
-        watched(images())
-        return watched.trusted
+        return not watched.trusted
 
-    assert trusts(0.4, 0.09)
-    assert not trusts(0.4, 0.11)
-    assert not trusts(0.6, 0.0)
+    assert leaves(0.2, 0.09)
+    assert not leaves(0.2, 0.11)
 
 
 def test_guard_goes_back_to_the_last_good_state_then_to_the_first():
@@ -132,27 +199,34 @@ def test_guard_goes_back_to_the_last_good_state_then_to_the_first():
     assert watched.inner.turn == 0  # that failed too
 
 
-def test_guard_asks_the_source_model_every_few_batches_only():
-    calls, watched, x = [], guard(worth=1.0, every=3), images()
+def test_guard_lets_an_adapter_learn_that_neither_gains_nor_loses_much():
+    x, watched = images(), guard(step=0.1, worth=1.0, least=0.1)
+    for _ in range(5):
+        assert torch.equal(watched(x), net()(x))
+    assert torch.allclose(watched.inner.turn, torch.tensor(0.5))
+
+
+@pytest.mark.parametrize(("size", "asked"), [(9, [9, 3, 3, 3, 3]), (4, [4, 1, 1, 2, 1]), (1, [1, 0, 0, 1, 0])])
+def test_guard_asks_the_source_model_of_every_third_image_only(size, asked):
+    """Once it trusts, and however images come: in batches of four those numbered 6, 9, 12 and 15, 18 and so on."""
+    calls, watched, x = [], guard(worth=1.0, every=3), images(size)
     ask = watched.source.__call__
-    watched.source = type(
-        "Counting", (), {"__call__": lambda self, x: calls.append(1) or ask(x), "drift": lambda self: 0.0}
-    )()
-    for _ in range(9):
+
+    class Counting:
+        inputs = torch.zeros(2, 0)
+
+        def __call__(self, x):
+            calls[-1] += len(x)
+            return ask(x)
+
+        def drift(self):
+            return 0.0
+
+    watched.source = Counting()
+    for _ in asked:
+        calls.append(0)
         watched(x)
-    assert len(calls) == 3 + 1  # every third batch, and one more to be sure of the first
-
-
-def test_guard_trusts_after_two_good_checks_and_not_after_one():
-    """Turned by a half turn and back, the adapter differs in every second batch only; what it loses, it loses then."""
-    x, watched = images(), guard(step=torch.pi, worth=1.0, every=4, window=1.0)
-    watched.margin = 0.5  # so that batches without a disagreement promise as little as they cost
-    watched.least = 0.1
-    watched(x)
-    assert (watched.promising, watched.trusted) == (True, False)
-    watched(x)  # checked at once: no disagreement, no gain
-    assert (watched.promising, watched.trusted) == (False, False)
-    assert watched.inner.turn == 0  # and it starts anew
+    assert calls == asked
 
 
 @pytest.mark.parametrize("name", ["tent", "em", "shot"])
@@ -199,9 +273,8 @@ def test_source_model_is_there_although_its_tensors_move():
 
 def test_default_rule_says_nothing_of_a_model_that_agrees():
     seen, logits = Signals(80.0), torch.tensor([[2.0, 0.0, 1.0]])
-    seen.add(logits, logits, 0.5)
-    assert len(RULE) == len(FEATURES)
-    assert float(torch.tensor(RULE).double() @ seen.features()) == 0
+    assert DEFAULT.weights.shape == (len(FEATURES),)
+    assert len(seen.add(logits, logits, torch.zeros(2, 0), 0.5, 1)) == 0
 
 
 def test_guard_that_does_not_trust_still_has_something_to_share():

@@ -12,23 +12,24 @@ from acclimate import trees
 from acclimate.adapters.around import Around
 from acclimate.adapters.tent import Tent
 from acclimate.contracts import AdapterRecipe
-from acclimate.harm import RULE, Signals, Source
-from acclimate.options import Count, Positive
+from acclimate.harm import DEFAULT, Rule, Signals, Source
+from acclimate.options import Count, NonNegative, Positive
 from acclimate.trees import Nest
 
-KEPT = ("good", "batches", "trusted", "promising")  # in its state, as they are
+KEPT = ("good", "batches", "images", "trusted")  # in its state, as they are
 
 
 class Guard(Around):
     """Watch an adapter without labels; keep its last good state, roll back, start anew, or answer in its place.
 
-    Every `every` batches both models predict, and a rule estimates from entropies, histograms of predicted classes,
-    disagreement and drift what the adapter gains on the last images (`acclimate.harm`): enough if it wins `margin` of
-    those on which both differ, on balance, and `least` of all. Once two checks have said so, the second one batch after
-    the first, it answers; else it goes back to its last good state, if that fails too to its first, and waits.
+    While the source model answers, the adapter learns beside it and is judged by every image, while the adapter
+    answers, by every `every`-th. A rule estimates what its other answers are worth (`acclimate.harm`), a running mean
+    over `window` images what it gains, less `doubt` standard errors. It answers once it wins `least` of all images,
+    `minimum` images after its start or later, and until it loses as many and `margin` of those on which both differ.
+    Then it goes back to its last good state, and from there to its first.
     """
 
-    revision: ClassVar[int] = 1  # the margin was one of all images
+    revision: ClassVar[int] = 2  # the adapter waited where the source model answered, and was judged every few batches
 
     def __init__(
         self,
@@ -38,42 +39,45 @@ class Guard(Around):
         calibrated: bool = False,  # by the rule that the phase `guard` has learnt for this adapter, not by the default
         every: Count = 3,
         window: Positive = 80.0,
+        doubt: NonNegative = 1.0,
         margin: float = 0.1,
         least: float = 0.002,
+        minimum: Count = 40,
         **knowledge: Nest,
     ) -> None:
         inner = adapter(net, **{name: of for name, of in knowledge.items() if name != "rule"})
         super().__init__(inner, Source(inner))
-        rule = knowledge["rule"] if calibrated else torch.tensor(RULE)
-        self.rule, self.every, self.margin, self.least = rule.double(), every, margin, least
+        self.rule: Rule = knowledge["rule"] if calibrated else DEFAULT
+        self.every, self.doubt, self.minimum = every, doubt, minimum
+        self.margin, self.least, self.trusted = margin, least, False
         self.seen, self._first, self.batches = Signals(window), self.inner.state(), 0
-        self.trusted = self.promising = False  # one good check is a promise
-        self.good: Nest = None  # the adapter's last state that gained; None: it has not gained since it started
+        self.images = 0  # since it started
+        self.good: Nest = None  # the adapter's last state that gained; None: it has not gained yet
 
     @classmethod
     def requires(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         return (*options.get("adapter", AdapterRecipe(Tent)).needs, *(["rule"] if options.get("calibrated") else []))
 
     def answer(self, x: Tensor) -> Tensor:
-        """Adapt and predict; the adapter waits while the source model answers, but for the checks."""
-        checks = self._due()
-        adapted: Tensor | None = self.inner(x) if checks or self.trusted else None
-        if adapted is None or not self._sound(adapted):
+        adapted = self.inner(x)
+        if not self._sound(adapted):
             return self.source(x)
-        if not checks:
-            return adapted
-        source = self.source(x)
-        self._judge(source, adapted)
-        return adapted if self.trusted else source
+        step = self.every if self.trusted else 1
+        some = slice(-self.images % step, None, step)  # every so many images of the stream, however they come
+        self.images += len(x)
+        source: Tensor = self.source(x[some]) if len(x[some]) else adapted[some]
+        self._judge(source, adapted[some], step * len(source))
+        return adapted if self.trusted else source if len(source) == len(x) else self.source(x)
 
     def learn(self, x: Tensor) -> Tensor:
-        """As where clients exchange before they predict: then there is something to share every time."""
-        checks = self._due()
+        """Where clients exchange before they predict: judged every few batches."""
         self.inner.adapt(x)
+        checks = self.batches % self.every == 0
+        self.batches, self.images = self.batches + 1, self.images + len(x)
         adapted = self.inner.predict(x) if checks else torch.zeros(1)
         if self._sound(adapted) and checks:
-            self._judge(self.source(x), adapted)
-            if not (self.trusted or self.promising):  # what it went back to learns too, and is what may be shared
+            self._judge(self.source(x), adapted, self.every * len(x))
+            if self.images == 0:  # what it went back to learns too, and is what may be shared
                 self.inner.adapt(x)
                 self._sound(adapted)
         return adapted
@@ -82,10 +86,6 @@ class Guard(Around):
         adapted = self.inner.predict(x) if self.trusted else None
         return self.source(x) if adapted is None or not adapted.isfinite().all() else adapted
 
-    def _due(self) -> bool:
-        self.batches += 1
-        return self.promising or (self.batches - 1) % self.every == 0
-
     def _sound(self, adapted: Tensor) -> bool:
         """Whether the adapter is finite; if not, it goes back."""
         if adapted.isfinite().all() and trees.finite(self.inner.state()):
@@ -93,22 +93,23 @@ class Guard(Around):
         self._go_back()
         return False
 
-    def _judge(self, source: Tensor, adapted: Tensor) -> None:
-        """Estimate what the adapter gains, and decide who answers until the next check."""
-        self.seen.add(source, adapted, self.source.drift())
-        phi = self.seen.features()
-        self.figures["gain"] = gain = self.rule @ phi
-        if gain < self.margin * phi[0] + self.least:
+    def _judge(self, source: Tensor, adapted: Tensor, images: int) -> None:
+        """Estimate what the adapter gains from the answers to some of `images`, and decide who answers."""
+        if not images:
+            return
+        self.seen.add(source, adapted, self.source.inputs, self.source.drift(), images)
+        gain, error = self.rule.gain(self.seen.shown)
+        self.figures["gain"], sure = gain, gain - self.doubt * error
+        if (sure if self.trusted else gain) < -self.margin * self.seen.shown[0] - self.least:
             self._go_back()
-        elif self.trusted or self.promising:
-            self.trusted, self.promising, self.good = True, False, self.inner.state()
-        else:
-            self.promising = True
+        elif sure >= self.least and self.images >= self.minimum:
+            self.trusted, self.good = True, self.inner.state()
 
     def _go_back(self) -> None:
-        """To the last good state; if that was none, or has just failed too, to the first."""
+        """To the last good state; if there is none, or it has just failed too, to the first."""
         self.inner.load_state(self._first if self.good is None or not self.trusted else self.good)
-        self.trusted = self.promising = False
+        self.trusted, self.images = False, 0
+        self.seen.restart()
 
     def state(self) -> Nest:
         return {"inner": self.inner.state(), "seen": self.seen.state(), **{name: getattr(self, name) for name in KEPT}}

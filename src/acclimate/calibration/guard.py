@@ -9,40 +9,37 @@ import torch
 from torch import Tensor
 
 from acclimate.contracts import Adapter, AdapterRecipe, Algorithm, Client, Knowledge, Replies, Reply, Task
-from acclimate.harm import FEATURES, RULE, Signals, Source
+from acclimate.harm import DEFAULT, FEATURES, Rule, Signals, Source
 from acclimate.options import Count, Positive
 from acclimate.played import drawn_classes, drawn_shift, nothing
 
 
 class Sums(NamedTuple):
-    """The normal equations of a linear rule: all that leaves a client.
+    """The normal equations of a linear rule, over all images that both models answer differently; all that leaves."""
 
-    A gain is of as many images as both models differ on, so its variance goes with d, and squares are weighed by 1 / d.
-    """
-
-    squares: Tensor  # Σ n φ φᵀ / d; as φ begins with d, its first entry is the number of disagreements
-    gains: Tensor  # Σ n φ g / d
+    squares: Tensor  # Σ φ φᵀ; as φ begins with one, its first entry is the number of these images
+    gains: Tensor  # Σ φ g, where g is 1 if the adapter is right, -1 if the source model is, else 0
 
 
 @dataclass(frozen=True)
 class Guard(Algorithm[Sums, None]):
-    """Play an adapter on streams made of labelled validation data, and regress its gain on what the guard will see.
+    """Play an adapter on streams made of labelled validation data, and regress its gains on what the guard will see.
 
-    A stream is a walk through `segments`, each with a shift of its own (noise, contrast, brightness, blur, of any
-    strength, or none) and classes of its own (all alike, a few, one); between them come stretches without any
-    information (noise, a constant) that nobody scores, and now and then the adapter starts anew. Least squares with a
-    ridge towards the guard's default, so that few data change it little. The sums of both sides travel, images do not.
+    A stream is a walk through `segments`, each with a shift of its own (noise, contrast, offset, tone, blur, coarse
+    pixels, haze, of any strength, or none) and classes of its own (all alike, a few, one); between them come stretches
+    without any information (noise, a constant) that nobody scores, and now and then the adapter starts anew. Least
+    squares with a ridge towards the guard's default, so that few data change it little. Sums travel, images do not.
     """
 
     adapter: AdapterRecipe | None = None  # None: the model as it is, of which there is nothing to learn
-    batch_size: Count = 20
-    segments: Count = 24
-    batches: Count = 8  # of each segment
+    batch_size: Count = 40  # in some segments half of it, or a tenth
+    segments: Count = 36
+    images: Count = 160  # of each segment
     window: Positive = 80.0  # as the guard's
-    ridge: Positive = 10.0  # how many disagreements the default is worth
+    ridge: Positive = 3.0  # how many disagreements the default is worth
 
     exports = ("rule",)
-    revision: ClassVar[int] = 1  # the ridge was 2, of images weighed by the square of d
+    revision: ClassVar[int] = 2  # other signals, of single images, and more kinds of shift
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -70,23 +67,22 @@ class Guard(Algorithm[Sums, None]):
         sums = Sums(torch.zeros(len(FEATURES), len(FEATURES), dtype=torch.float64), torch.zeros(len(FEATURES)).double())
         for segment in range(self.segments):
             change, weights = drawn_shift(x, segment % 3 > 0), drawn_classes(y, classes)
+            size = max(1, self.batch_size // (1, 2, 10)[int(torch.randint(3, ()))])
             if torch.rand(()) < 0.15:
                 adapter.load_state(first)
             if torch.rand(()) < 0.2 and x.is_floating_point():
-                adapter(nothing(x, self.batch_size))
-            for _ in range(self.batches):
-                rows = torch.multinomial(weights, self.batch_size, replacement=True)
+                adapter(nothing(x, size))
+            for _ in range(max(1, self.images // size)):
+                rows = torch.multinomial(weights, size, replacement=True)
                 shown, right = change(x[rows]), y[rows]
                 adapted, plain = adapter(shown), source(shown)
                 if not adapted.isfinite().all():
                     adapter.load_state(first)
                     continue
-                seen.add(plain, adapted, source.drift())
-                gain = ((adapted.argmax(-1) == right).double() - (plain.argmax(-1) == right).double()).mean()
-                phi = seen.features()
-                if phi[0] > 0:
-                    weight = len(rows) / phi[0]
-                    sums = Sums(sums.squares + weight * torch.outer(phi, phi), sums.gains + weight * phi * gain)
+                phi = seen.add(plain, adapted, source.inputs, source.drift(), len(rows))
+                ours, theirs = plain.argmax(-1), adapted.argmax(-1)
+                g = ((theirs == right).double() - (ours == right).double())[ours != theirs]
+                sums = Sums(sums.squares + phi.T @ phi, sums.gains + phi.T @ g)
         return sums
 
     def server_update(self, total: Sums, replies: Replies) -> Sums:
@@ -94,15 +90,14 @@ class Guard(Algorithm[Sums, None]):
         return Sums(total.squares + new.squares, total.gains + new.gains)
 
     def export(self, total: Sums, state: None, client: int) -> Knowledge:
-        return {"rule": solved(total, self.ridge, torch.tensor(RULE, dtype=torch.float64))}
+        return {"rule": solved(total, self.ridge, DEFAULT.weights)}
 
 
-def solved(sums: Sums, ridge: float, start: Tensor) -> Tensor:
-    """The rule w = argmin Σ n (w · φ − g)² / d + ridge |w − start|².
+def solved(sums: Sums, ridge: float, start: Tensor) -> Rule:
+    """The rule w = argmin Σ (w · φ − g)² + ridge |w − start|², and its covariance for gains of variance one.
 
-    >>> solved(Sums(torch.eye(1), torch.tensor([3.0])), 1.0, torch.tensor([1.0]))
+    >>> solved(Sums(torch.eye(1), torch.tensor([3.0])), 1.0, torch.tensor([1.0])).weights
     tensor([2.])
     """
-    eye = torch.eye(len(start), dtype=start.dtype)
-    rule: Tensor = torch.linalg.solve(sums.squares + ridge * eye, sums.gains + ridge * start)
-    return rule
+    spread: Tensor = torch.linalg.inv(sums.squares + ridge * torch.eye(len(start), dtype=start.dtype))
+    return Rule(spread @ (sums.gains + ridge * start), spread)

@@ -40,7 +40,7 @@ def calibrate(
     to tensors. `rounds` and options are those of the calibration phase (`acclimate show atp`), and those of an adapter
     whose needs depend on them. What differs from client to client comes as a mapping of their names to the knowledge
     of each. `guard=True` also plays the adapter on streams made of these data and learns when it does harm, for
-    `ac.wrap(model, adapter, guard=True, **knowledge)`; `batch_size` is then that of the batches to come.
+    `ac.wrap(model, adapter, guard=True, **knowledge)`; `batch_size` is then that of the largest batches to come.
 
     >>> net = nn.Sequential(nn.Linear(2, 3))
     >>> calibrate(net, "bbse", [(torch.ones(4, 2), torch.tensor([0, 1, 2, 0]))])["confusion"].sum()
