@@ -59,7 +59,11 @@ class Rule(NamedTuple):
 
 # Where nothing was learnt for a model and an adapter: learnt as the phase `guard` does, on SVHN and Fashion-MNIST for
 # twelve adapters, most also at ten times their rate, each with the same say (`python -m benchmarks.guard default`).
-WEIGHTS = (0.0,) * len(FEATURES)
+WEIGHTS = (
+    -0.08, 0.47, 0.01, 0.15, -0.2, 0.25, -0.13, -0.39, 0.17, -0.3, -0.67, 0.36, 0.6, -1.28, 0.1,
+    0.34, 0.05, 0.52, -0.15, -1.58, 0.28, -0.23, 0.06, 0.36, 0.37, 2.36, 1.41, -0.94, 0.27, -1.3,
+    0.08, -0.01, 0.09, -0.28, -0.76, -0.04, 0.03, 0.14, 0.25, -1.76, 2.28, 0.5, -1.02, 0.61, -0.91,
+)  # fmt: skip
 # An estimate by them is doubted as if each had a standard error of 0.045.
 DEFAULT = Rule(torch.tensor(WEIGHTS, dtype=torch.float64), 0.002 * torch.eye(len(FEATURES), dtype=torch.float64))
 
