@@ -378,6 +378,21 @@ def test_reproduce_shows_pictures_where_the_table_asks_for_them(call, paper, tmp
     assert page.index("tiny-table-mild-accuracy") < page.index("## harsh") < page.index("tiny-table-harsh-accuracy")
 
 
+def test_reproduce_keeps_pictures_of_more_rows_than_a_sitting_has(call, paper, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**EXPERIMENT, "systems": ["none", "em"], "seeds": [0, 1]}))
+    paper(pictures=True)
+    figure = tmp_path / "docs" / "figures" / "tiny-table-mild-accuracy-label.svg"
+
+    def shown(*overrides):
+        call("reproduce", "tiny-table", "--only", "mild", "--workers", "1", *overrides)
+        return {system for system in ("none", "em") if f"system: {system}" in figure.read_text()}
+
+    assert shown("seeds=[0]") == {"none", "em"}
+    assert shown("seeds=[1]", "systems=[none]") == {"none", "em"}  # not of `none` alone
+    figure.unlink()
+    assert shown("seeds=[1]", "systems=[none]") == {"none"}  # better than none at all
+
+
 def test_reproduce_joins_seeds_and_systems_of_several_sittings(call, tmp_path):
     """Every sitting on another machine: with a store and a cache of its own."""
     sittings = {"a": ["seeds=[1]"], "b": ["seeds=[0]", "systems=[none]"], "c": ["seeds=[0]"]}

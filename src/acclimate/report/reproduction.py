@@ -78,6 +78,10 @@ def write(paper: Published, runs: Mapping[str, Run], docs: Path, overrides: Sequ
         **_sweeps(paper, parts),
         **_tradeoff(paper, parts),
     }
+    # A sitting of a few rows has nothing of the others to draw: pictures of more stay.
+    few = tuple(f"{paper.name}-{plain(piece)}-" for piece in runs if _has_fewer_rows(found[piece]))
+    for name in [name for name in pictures if name.startswith(few) and (docs / "figures" / name).exists()]:
+        del pictures[name]
     for name, content in pictures.items():
         _save(docs / "figures" / name, content)
     judged = verdicts(paper, {part.piece: part.scores for part in parts})
@@ -110,6 +114,12 @@ def _before(results: Path) -> dict[str, list[Sitting]]:
     """What a results file has, by piece."""
     pieces = json.loads(results.read_text(encoding="utf-8"))["pieces"] if results.exists() else {}
     return {piece: from_file(old) for piece, old in pieces.items()}
+
+
+def _has_fewer_rows(sittings: Sequence[Sitting]) -> bool:
+    """Whether the newest sitting lacks rows that earlier ones have."""
+    *earlier, newest = sittings
+    return any(not one["systems"].keys() <= newest["systems"].keys() for one in earlier)
 
 
 def _save(path: Path, content: str | bytes) -> None:
