@@ -95,7 +95,7 @@ class Guard(Around):
 
     def _judge(self, source: Tensor, adapted: Tensor, images: int) -> None:
         """Estimate what the adapter gains from the answers to some of `images`, and decide who answers."""
-        if not images:
+        if not images or not source.isfinite().all():
             return
         self.seen.add(source, adapted, self.source.inputs, self.source.drift(), images)
         gain, error = self.rule.gain(self.seen.shown)
