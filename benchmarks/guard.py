@@ -335,6 +335,7 @@ def measured(path: Path) -> list[dict[str, Any]]:
 
 def run(repeats: int = 7) -> list[Line]:
     """Time of 30 batches of 20 images with a guard beside the adapter alone, while it trusts and while it does not."""
+    torch.set_num_threads(1)
     lines, x = [], torch.rand(30, 20, 3, 32, 32)
     for name in ("em", "bn-adapt", "tent"):
         recipe = AdapterRecipe(ADAPTERS[name].load())
