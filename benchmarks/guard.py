@@ -469,7 +469,9 @@ blur, coarse pixels and haze of random strength; classes drawn at random), one f
 at ten times that; the default rule, towards which they are drawn, comes from SVHN and Fashion-MNIST.
 The signals, the guard's doubt, margin, least and minimum, the ridge and the played shifts were chosen on SVHN (with
 contrast 5, motion blur 5 and saturate 5) and Fashion-MNIST (motion blur 5, contrast 3 and fog 3), on streams of the
-same kinds (`python -m benchmarks.guard svhn` and `... fashion-mnist` rehearse them). Earlier guards met digits and
+same kinds (`python -m benchmarks.guard svhn` and `... fashion-mnist` rehearse them), mostly on records of what both
+models say while the adapter is never started anew; the guard as it is was rehearsed on a few adapters only. Corruptions
+under which adapters gain were taken there. Earlier guards met digits and
 CIFAR-10 too, in streams of other seeds and with other corruptions, which are not used again; models and test images are
 the same, so single images were met before. No rule and no option was chosen on what is reported here; only the poor
 camera of the digits was added after the source model alone had been seen to make hardly a mistake on them.
