@@ -73,6 +73,14 @@ class Folded(NamedTuple):
     refused: dict[int, str]  # clients whose reply was turned away, and why; they are among those left out
 
 
+class _Asked(NamedTuple):
+    """What is to be known of a message."""
+
+    message: Shared
+    bytes: int
+    form: Form  # of honest replies
+
+
 class Clients:
     """The clients of a process: their data, and their streams cut into batches, once for all tests.
 
@@ -124,7 +132,7 @@ class Trainee:
         task = training.task(people.classes, people.shape)
         self.task = Task(**{**vars(task), "public": people.unlabelled()})
         self.notes = Notes()
-        self._asked = Shared(None), Form(None)
+        self._asked = _Asked(Shared(None), 0, Form(None))
 
     def do(self, part: Part) -> Took:
         """One client's round."""
@@ -143,7 +151,7 @@ class Trainee:
             known = algorithm.expects(message, self.task)
             reply = reply._replace(update=self.people.hostile.lie(reply.update, known, *place[:3]))
         state = None if after is None else Parcel(after)
-        return Took(reply, state, trees.nbytes(message), trees.nbytes(reply.update))
+        return Took(reply, state, self._known(part.message).bytes, trees.nbytes(reply.update))
 
     def fold(self, results: Iterable[tuple[Part, Took | Lost]]) -> Folded:
         """Replies as they come, into one sum."""
@@ -153,7 +161,7 @@ class Trainee:
                 folded.replies.lost[part.id] = took.reason
                 continue
             folded.traffic[part.id] = (took.bytes_down, took.bytes_up)
-            if fault := reply_fault(self._form(part.message), took.reply):
+            if fault := reply_fault(self._known(part.message).form, took.reply):
                 folded.refused[part.id], folded.replies.metrics[part.id] = fault, {}
                 folded.replies.left_out.append(part.id)
                 continue
@@ -172,11 +180,12 @@ class Trainee:
         digests = [hashlib.blake2b(blob, digest_size=16).hexdigest() for blob in decides]
         return generator(*place, "secret", self.secret, *digests)
 
-    def _form(self, message: Shared) -> Form:
-        """What honest replies to a message look like; the same message serves many."""
-        if message is not self._asked[0]:
-            self._asked = message, Form(self.training.algorithm.expects(message.read(), self.task))
-        return self._asked[1]
+    def _known(self, message: Shared) -> _Asked:
+        """What is to be known of a message; the same one serves many."""
+        if message is not self._asked.message:
+            read = message.read()
+            self._asked = _Asked(message, trees.nbytes(read), Form(self.training.algorithm.expects(read, self.task)))
+        return self._asked
 
     def _client(self, part: Part, rng: torch.Generator, secret: torch.Generator) -> Client:
         train, validation = map(self.people.examples, self.people.source[part.id])

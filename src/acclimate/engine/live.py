@@ -51,13 +51,12 @@ class Live:
     def __call__(self, values: Mapping[str, Tensor], client: int | None = None) -> nn.Module:
         key = (self._build.variant(client), frozenset(values))
         if key not in self._nets:
-            before = (
-                torch.get_rng_state()
-            )  # a net is built in the middle of a seeded call, and must eat none of its draws
+            before = torch.get_rng_state()  # a net is built in the middle of a seeded call: it must eat no draws
             self._nets[key] = self._fitting(values, client)
             torch.set_rng_state(before)
-        net = params.load(self._nets[key], values).requires_grad_(True).train()
-        net.zero_grad()
+        net = params.load(self._nets[key], values).train()
+        for tensor in net.parameters():
+            tensor.requires_grad, tensor.grad = True, None
         return net
 
     def _fitting(self, values: Mapping[str, Tensor], client: int | None) -> nn.Module:
