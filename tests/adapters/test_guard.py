@@ -50,7 +50,7 @@ def trusting(worth):
 
 def guard(step=3.0, worth=-1.0, **options):
     recipe = AdapterRecipe(Turning, {"step": step})
-    options = {"margin": 0.0, "least": 0.0, "minimum": 1, "doubt": 0.0, **options}
+    options = {"margin": 0.0, "least": 0.0, "minimum": 1, "doubt": 0.0, "most": 1.0, **options}
     return Guard(net(), adapter=recipe, calibrated=True, rule=trusting(worth), **options)
 
 
@@ -133,6 +133,33 @@ def test_guard_trusts_nobody_before_a_number_of_images():
     assert trusted == [False, False, True, True]
 
 
+def test_whoever_falls_soon_waits_twice_as_long_and_whoever_served_long_does_not():
+    """A wait of 8 images, batches of 8: a fall within 80 images of its start makes it 16, one after 320 of these 8."""
+    x, watched = images(8), guard(step=torch.pi / 2 + 0.1, worth=1.0, minimum=8, window=1.0, every=1)
+
+    def waited():
+        for seen in range(8, 1000, 8):
+            watched(x)
+            if watched.trusted:
+                return seen
+        return None
+
+    def fall():
+        watched.inner.turn.fill_(torch.pi)
+        watched.rule = trusting(-1.0)
+        watched(x)
+        watched.rule = trusting(1.0)
+
+    assert waited() == 8
+    fall()
+    assert (watched.trusted, watched.wait, waited()) == (False, 16, 16)
+    fall()
+    assert (watched.wait, waited()) == (32, 32)
+    watched.images = 10 * 32
+    fall()
+    assert (watched.wait, waited()) == (8, 8)
+
+
 def test_guard_estimates_the_gain_by_hand():
     """A window of 8 images: after a batch of 8 in which all differ, each worth 0.5, one of 8 in which none does.
 
@@ -153,7 +180,9 @@ def test_guard_doubts_what_its_rule_is_not_sure_of():
 
     def trusts(doubt, least):
         recipe = AdapterRecipe(Turning, {"step": 2.0})
-        watched = Guard(net(), adapter=recipe, calibrated=True, rule=rule, doubt=doubt, least=least, minimum=1)
+        watched = Guard(
+            net(), adapter=recipe, calibrated=True, rule=rule, doubt=doubt, least=least, minimum=1, most=1.0
+        )
         watched(images())
         return watched.trusted
 
@@ -197,6 +226,41 @@ def test_guard_goes_back_to_the_last_good_state_then_to_the_first():
     assert torch.allclose(watched.inner.turn, torch.tensor(1.4))  # the last good one
     watched(x)
     assert watched.inner.turn == 0  # that failed too
+
+
+def test_whoever_differs_on_almost_everything_goes_back_whatever_the_rule_says():
+    def trusts(most):
+        watched = guard(step=torch.pi, worth=1.0, most=most, minimum=8)
+        watched(images(8))
+        return watched.trusted, float(watched.inner.turn)
+
+    assert trusts(most=1.0) == (True, pytest.approx(torch.pi))
+    assert trusts(most=0.9) == (False, 0.0)
+
+
+def test_who_is_not_trusted_gives_the_answers_that_are_worth_more():
+    """By a half turn all answers differ, each worth its preference less 0.5: 0.6 is heard, 0.2 is not."""
+    n = len(FEATURES)
+    rule = Rule(torch.zeros(n).double(), torch.zeros(n, n).double())
+    rule.weights[SIGNS.index("one")] = -0.5
+    rule.weights[SIGNS.index("adapted model's preference for its own answer")] = 1.0
+    probabilities = torch.tensor([[0.8, 0.2], [0.6, 0.4]])  # of the source model; the adapter's are the other way round
+    x = probabilities.log()
+    watched = Guard(
+        net(),
+        adapter=AdapterRecipe(Turning, {"step": torch.pi}),
+        calibrated=True,
+        rule=rule,
+        minimum=3,
+        least=1.0,
+        most=1.0,
+    )
+    first = watched(x)
+    watched.inner.turn.zero_()
+    torch.testing.assert_close(first, x)  # too early
+    torch.testing.assert_close(watched(x), torch.stack([-x[0], x[1]]))
+    assert not watched.trusted
+    assert watched.figures["stepped_in"]
 
 
 def test_guard_lets_an_adapter_learn_that_neither_gains_nor_loses_much():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from acclimate import trees
 from acclimate.contracts import Adapter, Limits
 from acclimate.harm import Source
 from acclimate.params import Params
@@ -32,8 +33,20 @@ class Around(Adapter):
         """Adapt to them; what is returned is not looked at."""
 
     @abstractmethod
+    def go_back(self) -> None:
+        """Put the adapter inside back: it is not finite, or does harm."""
+
     def only_predict(self, x: Tensor) -> Tensor:
         """Predict them."""
+        adapted = self.inner.predict(x) if self.trusted else None
+        return self.source(x) if adapted is None or not adapted.isfinite().all() else adapted
+
+    def sound(self, adapted: Tensor) -> bool:
+        """Whether the adapter inside and its answers are finite; if not, it goes back."""
+        if adapted.isfinite().all() and trees.finite(self.inner.state()):
+            return True
+        self.go_back()
+        return False
 
     def forward(self, x: Tensor) -> Tensor:
         return self._of_finite(x, self.answer)

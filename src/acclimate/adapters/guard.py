@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from acclimate import trees
 from acclimate.adapters.around import Around
 from acclimate.adapters.tent import Tent
 from acclimate.contracts import AdapterRecipe
@@ -16,20 +15,22 @@ from acclimate.harm import DEFAULT, Rule, Signals, Source
 from acclimate.options import Count, NonNegative, Positive
 from acclimate.trees import Nest
 
-KEPT = ("good", "batches", "images", "trusted")  # in its state, as they are
+KEPT = ("good", "batches", "images", "trusted", "wait")  # in its state, as they are
+SOON, LONGER = 10, 2  # how many waits after its start is soon to fall, and how much longer the next wait is then
 
 
 class Guard(Around):
     """Watch an adapter without labels; keep its last good state, roll back, start anew, or answer in its place.
 
-    While the source model answers, the adapter learns beside it and is judged by every image, while the adapter
-    answers, by every `every`-th. A rule estimates what its other answers are worth (`acclimate.harm`), a running mean
-    over `window` images what it gains, less `doubt` standard errors. It answers once it wins `least` of all images,
-    `minimum` images after its start or later, and until it loses as many and `margin` of those on which both differ.
-    Then it goes back to its last good state, and from there to its first.
+    While it is not trusted, the adapter learns beside the source model and is judged by every image, while it is, by
+    every `every`-th. A rule says what its other answers are worth (`acclimate.harm`), a running mean over `window`
+    images what it gains, less `doubt` standard errors. It is trusted once it wins `least` of all images, `minimum`
+    images after its start or later, until it loses as many and `margin` of those on which both differ, or differs on
+    more than `most`. Then it goes back to its last good state, from there to its first, and is heard only where an
+    answer is worth more than the source model's. If it falls soon, it waits longer each time.
     """
 
-    revision: ClassVar[int] = 2  # the adapter waited where the source model answered, and was judged every few batches
+    revision: ClassVar[int] = 3  # who was not trusted gave no answer, and who fell was trusted again as soon as before
 
     def __init__(
         self,
@@ -43,15 +44,16 @@ class Guard(Around):
         margin: float = 0.1,
         least: float = 0.002,
         minimum: Count = 40,
+        most: Positive = 0.8,
         **knowledge: Nest,
     ) -> None:
         inner = adapter(net, **{name: of for name, of in knowledge.items() if name != "rule"})
         super().__init__(inner, Source(inner))
         self.rule: Rule = knowledge["rule"] if calibrated else DEFAULT
         self.every, self.doubt, self.minimum = every, doubt, minimum
-        self.margin, self.least, self.trusted = margin, least, False
-        self.seen, self._first, self.batches = Signals(window), self.inner.state(), 0
-        self.images = 0  # since it started
+        self.margin, self.least, self.most = margin, least, most
+        self.seen, self._first, self.trusted, self.batches = Signals(window), self.inner.state(), False, 0
+        self.images, self.wait = 0, minimum  # since it started, and before it may answer
         self.good: Nest = None  # the adapter's last state that gained; None: it has not gained yet
 
     @classmethod
@@ -59,54 +61,52 @@ class Guard(Around):
         return (*options.get("adapter", AdapterRecipe(Tent)).needs, *(["rule"] if options.get("calibrated") else []))
 
     def answer(self, x: Tensor) -> Tensor:
-        adapted = self.inner(x)
-        if not self._sound(adapted):
+        adapted: Tensor = self.inner(x)
+        if not self.sound(adapted):
             return self.source(x)
         step = self.every if self.trusted else 1
         some = slice(-self.images % step, None, step)  # every so many images of the stream, however they come
         self.images += len(x)
         source: Tensor = self.source(x[some]) if len(x[some]) else adapted[some]
-        self._judge(source, adapted[some], step * len(source))
-        return adapted if self.trusted else source if len(source) == len(x) else self.source(x)
+        worth = self._judge(source, adapted[some], step * len(source))
+        if self.trusted:
+            return adapted
+        return self.source(x) if len(source) < len(x) else torch.where(worth > 0, adapted, source)
 
     def learn(self, x: Tensor) -> Tensor:
         """Where clients exchange before they predict: judged every few batches."""
         self.inner.adapt(x)
-        checks = self.batches % self.every == 0
-        self.batches, self.images = self.batches + 1, self.images + len(x)
+        checks, self.batches, self.images = self.batches % self.every == 0, self.batches + 1, self.images + len(x)
         adapted = self.inner.predict(x) if checks else torch.zeros(1)
-        if self._sound(adapted) and checks:
+        if self.sound(adapted) and checks:
             self._judge(self.source(x), adapted, self.every * len(x))
             if self.images == 0:  # what it went back to learns too, and is what may be shared
                 self.inner.adapt(x)
-                self._sound(adapted)
+                self.sound(adapted)
         return adapted
 
-    def only_predict(self, x: Tensor) -> Tensor:
-        adapted = self.inner.predict(x) if self.trusted else None
-        return self.source(x) if adapted is None or not adapted.isfinite().all() else adapted
-
-    def _sound(self, adapted: Tensor) -> bool:
-        """Whether the adapter is finite; if not, it goes back."""
-        if adapted.isfinite().all() and trees.finite(self.inner.state()):
-            return True
-        self._go_back()
-        return False
-
-    def _judge(self, source: Tensor, adapted: Tensor, images: int) -> None:
-        """Estimate what the adapter gains from the answers to some of `images`, and decide who answers."""
+    def _judge(self, source: Tensor, adapted: Tensor, images: int) -> Tensor:
+        """Decide by some of `images` whether the adapter is trusted; what each of its answers is worth, once heard."""
+        worth = torch.zeros(len(source), 1).double()
         if not images or not source.isfinite().all():
-            return
-        self.seen.add(source, adapted, self.source.inputs, self.source.drift(), images)
+            return worth
+        phi = self.seen.add(source, adapted, self.source.inputs, self.source.drift(), images)
         gain, error = self.rule.gain(self.seen.shown)
         self.figures["gain"], sure = gain, gain - self.doubt * error
-        if (sure if self.trusted else gain) < -self.margin * self.seen.shown[0] - self.least:
-            self._go_back()
-        elif sure >= self.least and self.images >= self.minimum:
-            self.trusted, self.good = True, self.inner.state()
+        differ, found = self.seen.shown[0], sure if self.trusted else gain
+        if found < -self.margin * differ - self.least or (differ > self.most and self.images >= self.minimum):
+            self.go_back()
+        elif self.images >= self.wait:
+            ours, theirs = (logits.double().softmax(-1).argmax(-1) for logits in (source, adapted))  # as in `phi`
+            worth[ours != theirs, 0] = phi @ self.rule.weights
+            if sure >= self.least:
+                self.trusted, self.good = True, self.inner.state()
+        return worth
 
-    def _go_back(self) -> None:
-        """To the last good state; if there is none, or it has just failed too, to the first."""
+    def go_back(self) -> None:
+        """Go to the last good state; if there is none, or it has just failed too, to the first."""
+        if self.trusted:
+            self.wait = LONGER * self.wait if self.images < SOON * self.wait else self.minimum
         self.inner.load_state(self._first if self.good is None or not self.trusted else self.good)
         self.trusted, self.images = False, 0
         self.seen.restart()
