@@ -23,14 +23,14 @@ class Guard(Around):
     """Watch an adapter without labels; keep its last good state, roll back, start anew, or answer in its place.
 
     While it is not trusted, the adapter learns beside the source model and is judged by every image, while it is, by
-    every `every`-th. A rule says what its other answers are worth (`acclimate.harm`), a running mean over `window`
-    images what it gains, less `doubt` standard errors. It is trusted once it wins `least` of all images, `minimum`
-    images after its start or later, until it loses as many and `margin` of those on which both differ, or differs on
-    more than `most`. Then it goes back to its last good state, from there to its first, and is heard only where an
-    answer is worth more than the source model's. If it falls soon, it waits longer each time.
+    every `every`-th. A rule says what its other answers are worth (`acclimate.harm`), a mean over `window` images what
+    it gains, less `doubt` standard errors. It is trusted once it wins `least` of all images, `minimum` images after its
+    start or later, until it loses as many and `margin` of those on which both differ, or agrees less often than
+    `agreement` of guessing would. Then it goes back to its last good state, from there to its first, and is heard only
+    where an answer is worth more than the source model's. If it falls soon, it waits longer each time.
     """
 
-    revision: ClassVar[int] = 3  # who was not trusted gave no answer, and who fell was trusted again as soon as before
+    revision: ClassVar[int] = 4  # who was not trusted gave no answer, and who fell was trusted again as soon as before
 
     def __init__(
         self,
@@ -44,16 +44,15 @@ class Guard(Around):
         margin: float = 0.1,
         least: float = 0.002,
         minimum: Count = 40,
-        most: Positive = 0.8,
+        agreement: NonNegative = 0.5,
         **knowledge: Nest,
     ) -> None:
         inner = adapter(net, **{name: of for name, of in knowledge.items() if name != "rule"})
         super().__init__(inner, Source(inner))
         self.rule: Rule = knowledge["rule"] if calibrated else DEFAULT
-        self.every, self.doubt, self.minimum = every, doubt, minimum
-        self.margin, self.least, self.most = margin, least, most
+        self.every, self.doubt, self.margin, self.least, self.agreement = every, doubt, margin, least, agreement
         self.seen, self._first, self.trusted, self.batches = Signals(window), self.inner.state(), False, 0
-        self.images, self.wait = 0, minimum  # since it started, and before it may answer
+        self.images, self.wait, self.minimum = 0, minimum, minimum  # since it started, and before it may answer
         self.good: Nest = None  # the adapter's last state that gained; None: it has not gained yet
 
     @classmethod
@@ -94,7 +93,8 @@ class Guard(Around):
         gain, error = self.rule.gain(self.seen.shown)
         self.figures["gain"], sure = gain, gain - self.doubt * error
         differ, found = self.seen.shown[0], sure if self.trusted else gain
-        if found < -self.margin * differ - self.least or (differ > self.most and self.images >= self.minimum):
+        strays = differ > 1 - self.agreement / source.shape[-1] and self.images >= self.minimum
+        if strays or found < -self.margin * differ - self.least:
             self.go_back()
         elif self.images >= self.wait:
             ours, theirs = (logits.double().softmax(-1).argmax(-1) for logits in (source, adapted))  # as in `phi`
