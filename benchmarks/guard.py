@@ -4,7 +4,7 @@
     python -m benchmarks.guard cifar10 4 5  # of some seeds; several processes may share the work
     python -m benchmarks.guard              # write docs/guard.md from what was measured
     python -m benchmarks.guard svhn         # a rehearsal on other data, which the page does not show
-    python -m benchmarks.guard default      # learn the default rule (`acclimate.harm.RULE`) there, and print it
+    python -m benchmarks.guard default      # learn the default rule (`acclimate.harm.WEIGHTS`) there, and print it
 
 Results are lines of docs/results/guard-*.jsonl, one per cell; whoever starts again goes on. Rules are learnt by the
 phase `guard` on the source clients' validation images, with the phase's own shifts, before any stream is met.
@@ -369,7 +369,7 @@ def run(repeats: int = 7) -> list[Line]:
         def watched(least: float, recipe: AdapterRecipe = recipe) -> Guard:
             n = len(FEATURES)
             rule = Rule(torch.zeros(n).double(), torch.zeros(n, n).double())
-            return Guard(_cnn(), adapter=recipe, calibrated=True, rule=rule, margin=0.0, least=least)
+            return Guard(_cnn(), adapter=recipe, calibrated=True, rule=rule, margin=0.0, least=least, agreement=0.0)
 
         sides = {
             "alone": lambda recipe=recipe: play(recipe(_cnn())),
@@ -432,7 +432,10 @@ def page(cells: Sequence[Mapping[str, Any]]) -> str:
     cells, below, _, gains, lost = verdicts[shown]
     harmed = [cell for cell in cells if cell["alone"] < cell["source"] - 0.5]
     alone, guarded = (max(c["source"] - c[kind] for c in cells) for kind in ("alone", "guarded"))
-    counts = [f"guard {guard}: {len(of.cells)} of {total} cells" for guard, of in verdicts.items()]
+    counts = [
+        f"guard {guard}: {'all' if len(of.cells) == total else f'so far {len(of.cells)} of'} {total} cells"
+        for guard, of in verdicts.items()
+    ]
     met = [_told(trial) for guard, trial in TRIALS.items() if guard in verdicts]
     lines = [
         HEAD.strip(),
@@ -538,8 +541,8 @@ showed: TENT in FedTTA's form collapsed after each of its many starts, and was t
 falls soon wait twice as long, trusts nobody who differs on more than 80 % of the images (on SVHN and Fashion-MNIST no
 such stretch gained), and hears who is not trusted where the rule prefers an answer. All this was tried on SVHN and
 Fashion-MNIST alone. Guard 4 came of a try by hand, after a part of guard 3's trial: in the scenario `twofold`, on other
-streams of digits, a source model that is right on a fifth of the images differs from a good adapter on more than that,
-and its gain was lost.
+streams of digits, a source model that is right on a fifth of the images differs from a good adapter on more than
+80 %, and the gain was lost.
 
 Data: handwritten digits through a poor camera, and CIFAR-10; five source clients train a narrow CNN (three strided
 convolutions with batch norms) by FedAvg, and adapters that come with a training of their own go on with two rounds of

@@ -30,7 +30,7 @@ class Guard(Around):
     where an answer is worth more than the source model's. If it falls soon, it waits longer each time.
     """
 
-    revision: ClassVar[int] = 4  # who was not trusted gave no answer, and who fell was trusted again as soon as before
+    revision: ClassVar[int] = 4  # 3: heard if not trusted, waits longer after an early fall; 4: `agreement`
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Guard(Around):
         self.rule: Rule = knowledge["rule"] if calibrated else DEFAULT
         self.every, self.doubt, self.margin, self.least, self.agreement = every, doubt, margin, least, agreement
         self.seen, self._first, self.trusted, self.batches = Signals(window), self.inner.state(), False, 0
-        self.images, self.wait, self.minimum = 0, minimum, minimum  # since it started, and before it may answer
+        self.images, self.wait, self.minimum = 0, minimum, minimum  # since its start, and before it may answer
         self.good: Nest = None  # the adapter's last state that gained; None: it has not gained yet
 
     @classmethod

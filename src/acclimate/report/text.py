@@ -160,7 +160,7 @@ def _legend(table: Table) -> str:
     return (
         f"accuracy in %, over all test images, {seeds}; worst 10 %: the worst tenth of the clients; "
         "harmed: clients below no adaptation; bytes/slot: up and down per client; sent once: model and knowledge"
-        + ("; stepped in: batches at which a guard answered with the source model" if table.guarded else "")
+        + ("; stepped in: batches at which a guard decided who answers" if table.guarded else "")
     )
 
 
