@@ -10,9 +10,11 @@ from acclimate.engine.executor import Processes
 
 @pytest.fixture(autouse=True, scope="session")
 def _folders(tmp_path_factory):
-    """Nothing of a test run touches the user's cache; what is decoded once serves all tests."""
+    """Nothing of a test run touches the user's cache; what is decoded once serves all tests, in all processes of it."""
     before = {name: os.environ.get(name) for name in ("ACCLIMATE_CACHE", "ACCLIMATE_RUNS")}
-    os.environ["ACCLIMATE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    base = tmp_path_factory.getbasetemp()
+    whole = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    os.environ["ACCLIMATE_CACHE"] = str(whole / "cache")
     os.environ.pop("ACCLIMATE_RUNS", None)
     yield
     for name, value in before.items():
