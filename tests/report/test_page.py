@@ -17,6 +17,7 @@ from acclimate.report.page.page import page
 from acclimate.report.significance import paired
 from acclimate.report.standings import sentence, standings
 from acclimate.report.table import table
+from acclimate.report.text import NOT_TESTED, text
 from acclimate.store.database import Unit
 from toy_run import toy
 
@@ -156,6 +157,18 @@ def test_page_has_all_sections_and_the_command(opened):
     assert "acclimate run experiment.yaml" in read.text
     assert "paired Student t-test" in read.text
     assert "★ best" in read.text and "≈ best" in read.text
+
+
+def test_run_without_results_says_that_nothing_is_tested_yet(tmp_path):
+    """Found in a run that was still training: it said that nobody had labels, above empty tables."""
+    store, first = toy(tmp_path)
+    store.note(store.run("begun", first.experiment, {"torch": "2"}), "", -1, "streams", ["original", "corrupted"])
+    begun = store.runs()[-1]
+    content = page([begun])
+    assert NOT_TESTED in Words(content).text
+    assert "labels, so nothing" not in content and "What does it cost?" not in content
+    assert NOT_TESTED in text(table(begun), begun)
+    store.close()
 
 
 def test_page_of_two_runs_says_what_differs_and_pairs_their_clients(tmp_path):

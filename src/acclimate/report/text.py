@@ -18,11 +18,14 @@ COLUMNS = {"accuracy": "accuracy", "worst_decile": "worst 10 %", "harmed": "harm
 COSTS = ("ms/batch", "bytes/slot", "sent once")
 STEPPED_IN = "stepped in"  # one more where somebody has a guard
 MOST_STREAMS_SIDE_BY_SIDE = 2
+NOT_TESTED = "No system has been tested yet."
 WIDE = 160  # columns where nobody has a terminal
 
 
 def render(table: Table, width: int) -> RenderableType:
     """The table for so many columns: side by side if it fits, else stream by stream, else a block per system."""
+    if not table.lines:
+        return Text(NOT_TESTED)
     for layout in (_side_by_side, _stream_by_stream):
         parts = layout(table)
         if all(Console(width=1000).measure(part).maximum <= width for part in parts):

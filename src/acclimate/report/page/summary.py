@@ -11,7 +11,7 @@ from acclimate.report.pictures.picture import some
 from acclimate.report.significance import CAVEAT, NAMED, Difference, signed
 from acclimate.report.standings import Place, sentence, standings
 from acclimate.report.table import PhaseTraffic, Table, by_remark
-from acclimate.report.text import share, size, traffic
+from acclimate.report.text import NOT_TESTED, share, size, traffic
 from acclimate.store.run import Run
 
 MOST_PHASES = 3  # trainings that the first sentence names
@@ -20,6 +20,8 @@ MOST_PHASES = 3  # trainings that the first sentence names
 def summary(run: Run, made: Table) -> list[Html]:
     """Everything about the systems of a run that is no picture."""
     parts = [tag("p", scene(run), class_="lead"), *_warnings(run, made)]
+    if not made.lines:
+        return [*parts, tag("p", NOT_TESTED), *_trainings(run, made)]
     for stream in made.streams:
         places = standings(run, made, stream)
         title = f"Stream {stream}" if len(made.streams) > 1 else "Which system is best?"
@@ -28,7 +30,8 @@ def summary(run: Run, made: Table) -> list[Html]:
             parts += [tag("p", sentence(places), class_="verdict"), _table(made, places, stream)]
             parts += [_groups(places)] if any(place.cell.groups for place in places) else []
         else:
-            parts.append(tag("p", "Nobody here has labels, so nothing can be scored."))
+            blind = "Nobody here has labels, so nothing can be scored."
+            parts.append(tag("p", blind if stream in made.unscored else NOT_TESTED))
     parts.append(tag("p", f"Best and “≈ best” (within noise) by: {NAMED}. {CAVEAT}", class_="note"))
     return [*parts, *_costs(run, made), *_remarks(made)]
 
@@ -156,9 +159,13 @@ def _costs(run: Run, made: Table) -> list[Html]:
         "ms per batch: adapting and predicting, one thread. Bytes per slot: up and down, per client, where clients "
         "exchange something. Sent once: the model and what the adapter needs besides it."
     )
-    phases = [tag("li", traffic(phase), _seconds(run, phase)) for phase in made.phases]
     costs = [tag("h3", "What does it cost?"), table("Costs at test time", head, rows, sortable=True)]
-    return [*costs, tag("p", note, class_="note"), tag("h4", "Training"), tag("ul", phases)]
+    return [*costs, tag("p", note, class_="note"), *_trainings(run, made)]
+
+
+def _trainings(run: Run, made: Table) -> list[Html]:
+    phases = [tag("li", traffic(phase), _seconds(run, phase)) for phase in made.phases]
+    return [tag("h4", "Training"), tag("ul", phases)] if phases else []
 
 
 def _seconds(run: Run, phase: PhaseTraffic) -> str:
