@@ -15,7 +15,7 @@ from acclimate.report.pictures import draw, rates
 from acclimate.report.pictures.exchanges import matrices
 from acclimate.report.pictures.features import clouds
 from acclimate.report.pictures.lines import Line, end_data, hidden, line_data, over_seeds, smooth
-from acclimate.report.pictures.over_time import curves
+from acclimate.report.pictures.over_time import curves, reached
 from acclimate.report.pictures.picture import Asked
 from acclimate.report.pictures.rates import blocks_of, grouped, kinds_of, together
 from acclimate.report.pictures.render import render
@@ -25,7 +25,7 @@ from acclimate.report.pictures.timetable import groups, met, timetable
 from acclimate.report.pictures.tradeoff import tradeoff
 from acclimate.report.pictures.weights import over_time
 from acclimate.store.database import Store, Unit
-from acclimate.store.records import Entry
+from acclimate.store.records import Entry, Moment
 
 EXPERIMENT = {
     "name": "two",
@@ -94,6 +94,17 @@ def test_curves_leave_out_batches_without_labels(store, run):
     values = [{"correct": 1.0, "count": 2.0}, {"correct": 0.0, "count": 0.0}, {"correct": 2.0, "count": 2.0}]
     store.commit(unit, Commit([Score(3, "s", slot, "fog", one) for slot, one in enumerate(values)]))
     np.testing.assert_array_equal(curves(run, list(run.moments("s")))["blind"].mean, [50.0, math.nan, 100.0])
+
+
+def test_curves_end_where_fewer_than_half_of_the_clients_go_on():
+    """Found in a run of Office-10: its last batch was one image of one client, and every line fell to zero."""
+    slots = {0: 0, 1: 1, 2: 6, 3: 7}  # each client's last
+    moments = [
+        Moment(Entry("none"), 0, client, slot, 1.0) for client, last in slots.items() for slot in range(last + 1)
+    ]
+    assert reached(moments) == 6
+    assert reached([moment for moment in moments if moment.client != 1]) == 6
+    assert reached([moment for moment in moments if moment.client == 3]) == 7
 
 
 def test_lines_that_cover_others_are_named():

@@ -76,7 +76,9 @@ def _picture(run: Run, stream: str) -> Picture:
         (bands if "x2" in (shown or [{}])[0] else rules).extend({**row, "g": name} for row in shown)
         if name == EVERYBODY:
             smoothed = [f"Smoothed: a centred mean over {window} slots."] if window > 1 else []
-            notes = [*said, *smoothed, *hidden(named)]
+            beyond = range(reached(moments) + 1, max(moment.slot for moment in moments) + 1)
+            short = [f"Fewer than half of the clients reach {some('slot', beyond)}: not shown."] if beyond else []
+            notes = [*said, *smoothed, *short, *hidden(named)]
     several = "; bands: range over seeds" if len(seeds) > 1 else ""
     about = f"{source(run)}. Mean over clients and {some('seed', seeds)}{several}."
     titles = [entry.title for entry in run.entries]
@@ -90,11 +92,11 @@ def _picture(run: Run, stream: str) -> Picture:
 
 
 def curves(run: Run, moments: Sequence[Moment]) -> dict[str, Line]:
-    """What was tested → the mean over clients in each slot, in %, by seed."""
+    """What was tested → the mean over clients in each slot that half of them reach, in %, by seed."""
     sums: dict[tuple[str, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for moment in moments:
         sums[moment.entry.title, moment.seed][moment.slot].append(100 * moment.accuracy)
-    last = max(moment.slot for moment in moments)
+    last = reached(moments)
     found: dict[str, list[Values]] = {}
     for entry in run.entries:
         for (title, _), slots in sorted(sums.items()):
@@ -104,6 +106,14 @@ def curves(run: Run, moments: Sequence[Moment]) -> dict[str, Line]:
     return {title: over_seeds(seeds) for title, seeds in found.items()}
 
 
+def reached(moments: Sequence[Moment]) -> int:
+    """The last slot that at least half of the clients come to: beyond it a line would be about a few images."""
+    last: dict[tuple[int, int], int] = defaultdict(int)
+    for moment in moments:
+        last[moment.seed, moment.client] = max(last[moment.seed, moment.client], moment.slot)
+    return sorted(last.values())[len(last) // 2]
+
+
 def _shown(shifts: Sequence[Shifts], slots: int) -> tuple[list[Spec], list[str]]:
     """Bands where all meet the same, else marks where anybody's shift changes; and a sentence about it."""
     first = timetable(shifts[0])
@@ -111,7 +121,7 @@ def _shown(shifts: Sequence[Shifts], slots: int) -> tuple[list[Spec], list[str]]
         return [], ["Shifts change in other slots with other seeds and are not marked."]
     if len(first.changes) > MOST_MARKS:
         return [], [f"Shifts change in {len(first.changes) - 1} slots, too many to mark."]
-    starts = list(first.changes)
+    starts = [start for start in first.changes if start < slots]
     if first.shared:
         spans = zip(starts, [*starts[1:], slots], strict=True)
         bands = [
@@ -121,7 +131,7 @@ def _shown(shifts: Sequence[Shifts], slots: int) -> tuple[list[Spec], list[str]]
         return (bands, ["Coloured bands: the shift that all clients meet."]) if several else ([], [])
     if len(starts) == 1:
         return [], []
-    marks = [{"x": _edge(start, slots), "shift": name} for start, name in first.changes.items()]
+    marks = [{"x": _edge(start, slots), "shift": first.changes[start]} for start in starts]
     return marks, [f"Vertical lines: where any shift changes; names: client {first.named}'s."]
 
 
