@@ -151,7 +151,7 @@ def _spec(
     band: bool,
 ) -> Spec:
     x = {"field": "x", "type": "quantitative", "title": "slot", "axis": {"grid": False, "tickMinStep": 1},
-         "scale": {"nice": False, "domain": [0, max(row["x"] for row in rows)]}}  # fmt: skip
+         "scale": {"nice": False, "zero": False}}  # fmt: skip
     y = {"type": "quantitative", "title": "accuracy in %", "scale": {"zero": False}}
     filters = [GROUP] if kinds else []
     spec: Spec = {
