@@ -154,6 +154,15 @@ def test_show_an_experiment_prints_its_file(call):
     assert "name: quickstart" in call("show", "quickstart")[1]
 
 
+def test_show_a_published_table_prints_its_file_and_the_command(call):
+    """By a name of its own, or by that of its experiment, whose file it still is."""
+    table, both = call("show", "fedtta-table1")[1], call("show", "atp-table5")[1]
+    assert yaml.safe_load(table)["values"]["FedAvg"]["mnist"]["test"] == [94.69, 0.08]
+    assert yaml.safe_load(both)["name"] == "atp-table5"
+    assert "acclimate reproduce fedtta-table1" in table and "acclimate reproduce atp-table5" in both
+    assert "reproduce" not in call("show", "fedtta-mnist")[1]
+
+
 def test_show_of_something_unknown_names_the_nearest(call):
     code, _, err = call("show", "tnet")
     assert code == 2

@@ -5,7 +5,7 @@ import yaml
 
 import battery
 from acclimate.errors import ConfigError
-from acclimate.experiment import published
+from acclimate.experiment import catalog, published
 from acclimate.experiment.catalog import shipped
 from acclimate.experiment.published import ONLY, met
 from acclimate.experiment.reader import parse
@@ -18,7 +18,7 @@ def written(tmp_path, monkeypatch):
     """Reads a table of this content, whose experiment has the systems none and em."""
     experiment = tmp_path / "tiny.yaml"
     experiment.write_text(yaml.safe_dump(battery.tiny(systems=["none", "em"])))
-    monkeypatch.setattr(published, "FOLDER", tmp_path / "published")
+    monkeypatch.setattr(catalog, "PUBLISHED", tmp_path / "published")
     (tmp_path / "published").mkdir()
 
     def write(**more):

@@ -3,7 +3,7 @@ import json
 import pytest
 import yaml
 
-from acclimate.experiment import published
+from acclimate.experiment import catalog
 from acclimate.experiment.published import PAPERS, outlines
 from acclimate.report.overview import overview
 
@@ -11,7 +11,7 @@ from acclimate.report.overview import overview
 @pytest.fixture
 def results(tmp_path, monkeypatch):
     """Writes a published table and, if pieces of it were run, its results file."""
-    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    monkeypatch.setattr(catalog, "PUBLISHED", tmp_path)
 
     def write(name, title, pieces, run=(), verdicts=(), gaps=(), drifts=(), **more):
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"title": title, "pieces": {p: [] for p in pieces}}))

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import battery
-from acclimate.experiment import published
+from acclimate.experiment import catalog, published
 from acclimate.report.measured import Part
 
 EXPERIMENT = battery.tiny(systems=["none", {"name": "em", "tune": {"iterations": [1, 2]}}], seeds=[0, 1])
@@ -26,7 +26,7 @@ PAPER = {
 @pytest.fixture
 def paper(tmp_path, monkeypatch):
     """Writes the table with other entries; one of None is left out."""
-    monkeypatch.setattr(published, "FOLDER", tmp_path / "published")
+    monkeypatch.setattr(catalog, "PUBLISHED", tmp_path / "published")
     (tmp_path / "published").mkdir()
 
     def write(**more):

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from acclimate.errors import ConfigError
-from acclimate.experiment import published
+from acclimate.experiment import catalog
 from acclimate.experiment.published import Claim, Piece, Published
 from acclimate.report.reproduction import write
 from acclimate.report.table import table
@@ -173,7 +173,7 @@ SMALL += ["scenario.major=6", "phases.0.rounds=1", "systems=[none,em]", "seeds=[
 @pytest.fixture
 def shipped_table(tmp_path, monkeypatch):
     """Writes a table of the shipped experiment `quickstart`, made tiny: streams label and feature."""
-    monkeypatch.setattr(published, "FOLDER", tmp_path / "published")
+    monkeypatch.setattr(catalog, "PUBLISHED", tmp_path / "published")
     (tmp_path / "published").mkdir()
 
     def write(**more):

@@ -114,7 +114,10 @@ def list_(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A method, scenario, model, shipped experiment or run; or 'scenario'.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="A method, scenario, model, shipped experiment, published table or run; or 'scenario'."),
+    ],
     more: Annotated[
         list[str] | None, typer.Argument(help="After 'scenario': its name and options, such as ttpfl shift=label.")
     ] = None,
@@ -125,21 +128,23 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show what something is, with its options; the table of a run; or, with 'scenario NAME', who meets what when."""
-    from acclimate.experiment.catalog import ROOMS, shipped
+    from acclimate.experiment.catalog import ROOMS, shipped, tables
 
     if name == "scenario":
         typer.echo(_picture(more or [], seed))
         return
     rooms = [room for room, table in ROOMS.items() if name in table]
-    experiments = shipped()
+    files = {**tables(), **shipped()}
     if rooms:
         described = _described(name, rooms)
         typer.echo(json.dumps(described, indent=2) if as_json else "\n\n".join(item["text"] for item in described))
-    elif name in experiments:
-        content = experiments[name].read_text(encoding="utf-8")
+    elif name in files:
+        content = files[name].read_text(encoding="utf-8")
+        if name in tables():
+            content += f"# acclimate reproduce {name} sets it beside the paper's values\n"
         typer.echo(json.dumps({"name": name, "yaml": content}) if as_json else content)
     else:
-        known = [n for table in ROOMS.values() for n in table] + list(experiments)
+        known = [n for table in ROOMS.values() for n in table] + list(files)
         _print_table(runs, _find_run(runs, name, known), as_json)
 
 

@@ -502,7 +502,18 @@ ROOMS: dict[str, dict[str, Entry]] = {
 }
 
 
+SHIPPED, PUBLISHED = (Path(__file__).parent / name for name in ("shipped", "published"))
+
+
 def shipped() -> dict[str, Path]:
     """The experiments inside the package, by name."""
-    folder = Path(__file__).parent / "shipped"
+    return _files(SHIPPED)
+
+
+def tables() -> dict[str, Path]:
+    """The published tables inside the package, by name."""
+    return _files(PUBLISHED)
+
+
+def _files(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}

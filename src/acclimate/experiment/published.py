@@ -18,19 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import yaml
 from pydantic import BeforeValidator
 
 from acclimate.errors import ConfigError, nearest
+from acclimate.experiment.catalog import tables
 from acclimate.store.records import Entry
 
 if TYPE_CHECKING:  # what needs torch waits until an experiment is read: a list of tables and a report need none
     from acclimate.experiment.experiment import Experiment
 
-FOLDER = Path(__file__).parent / "published"
 MEAN = "mean"  # over streams, groups or shifts, beside them
 ONLY = ""  # the stream of a run that has no other, where nobody names it
 STRICT = {"extra": "forbid"}  # a misspelt key is an error
@@ -195,7 +194,7 @@ def met(experiment: Experiment) -> dict[str, set[str]]:
 
 def names() -> list[str]:
     """All tables that can be reproduced."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return list(tables())
 
 
 @dataclass(frozen=True)
@@ -214,8 +213,8 @@ class Outline:
 def outlines() -> list[Outline]:
     """All tables, paper by paper."""
     found = []
-    for name in names():
-        raw = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    for name, path in tables().items():
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
         found.append(Outline(name, raw["title"], list(raw["pieces"])))
     order = [*PAPERS.values(), "Other tables"]
     return sorted(found, key=lambda outline: order.index(outline.paper))
@@ -227,7 +226,7 @@ def published(name: str) -> Published:
 
     if name not in names():
         raise ConfigError([f"unknown table '{name}'; {nearest(name, names())}"], "reproduce")
-    raw = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(tables()[name].read_text(encoding="utf-8"))
     common = raw.pop("experiment", None)  # of pieces that are overrides only
     raw["pieces"] = {key: _piece(piece, common) for key, piece in raw.get("pieces", {}).items()}
     where = f"the published table '{name}'"

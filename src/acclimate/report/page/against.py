@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import yaml
 
-from acclimate.experiment import published
-from acclimate.experiment.published import Published
+from acclimate.experiment.catalog import tables
+from acclimate.experiment.published import Published, published
 from acclimate.report.claims import verdicts
 from acclimate.report.measured import Part, measured
 from acclimate.report.page.html import Html, tag
@@ -23,11 +23,11 @@ def against(run: Run) -> list[Html]:
 
 def pieces(run: Run) -> Iterator[tuple[Published, str]]:
     """The published tables that this run is a piece of."""
-    for name in published.names():
-        raw = yaml.safe_load((published.FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    for name, path in tables().items():
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
         used = {raw.get("experiment")} | {p.get("experiment") for p in raw["pieces"].values() if isinstance(p, dict)}
         if run.experiment["name"] in used:  # only these are worth reading whole
-            paper = published.published(name)
+            paper = published(name)
             yield from ((paper, piece) for piece, one in paper.experiments().items() if one.run_name == run.name)
 
 
