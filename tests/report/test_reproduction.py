@@ -7,7 +7,12 @@ import yaml
 
 import battery
 from acclimate.experiment import catalog, published
+from acclimate.experiment.reader import read
 from acclimate.report.measured import Part
+from acclimate.report.page.page import page
+from acclimate.report.significance import signed
+from acclimate.report.table import table
+from acclimate.store.database import Store
 
 EXPERIMENT = battery.tiny(systems=["none", {"name": "em", "tune": {"iterations": [1, 2]}}], seeds=[0, 1])
 PAPER = {
@@ -69,6 +74,34 @@ def test_reproduce_numbers_are_those_of_the_results_file(call, tmp_path):
         assert set(system["streams"][stream]["clients"]["0"]) == {"3", "4", "5"}
     assert any("tuned on source validation data" in remark for remark in system["remarks"])
     assert sitting["versions"]["torch"]
+
+
+def test_page_of_a_run_shows_the_papers_values_where_it_is_a_piece_or_a_part_of_one(call, tmp_path):
+    def said(*words):
+        assert call("run", "tiny.yaml", "--workers", "1", *words)[0] == 0
+        store = Store(tmp_path / "runs" / "store.sqlite")
+        run = store.runs()[-1]
+        content, ours = page([run]), 100 * statistics.fmean(table(run).lines[-1].cells["label"].accuracy)
+        store.close()
+        return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", content)), f"EM label 40.00 {ours:.2f} {signed(ours - 40, 2)}"
+
+    whole, row = said("scenario.noise=0.8")
+    assert "Against the paper" in whole and row in whole
+    assert "Not in this run" not in whole
+    part, row = said("scenario.noise=0.8", "seeds=[1]", "systems=[em]")
+    assert "Against the paper" in part and row in part
+    assert "Not in this run: harsh (seed 0)." in part
+    assert "Against the paper" not in said("scenario.noise=0.7")[0]
+
+
+def test_page_of_a_piece_that_is_still_training_has_no_values_yet(tmp_path, monkeypatch):
+    """Found in a run of Office-10: the report ended in an unexpected error until something was tested."""
+    monkeypatch.chdir(tmp_path)
+    experiment = read("tiny.yaml", ["scenario.noise=0.8"])
+    store = Store(tmp_path / "store.sqlite")
+    store.note(store.run(experiment.run_name, experiment.plain(), {"torch": "2"}), "", -1, "streams", ["label"])
+    assert "Against the paper" not in page(store.runs())
+    store.close()
 
 
 def test_reproduce_names_systems_that_another_run_has_measured_together(call, tmp_path):
