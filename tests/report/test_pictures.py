@@ -274,7 +274,7 @@ def test_labels_say_what_distinguishes_runs(store, experiments, expected):
 
 def test_draw_makes_the_pictures_there_are_data_for(run):
     pictures = drawn([run])
-    assert list(pictures) == ["helped-s", "accuracy-s", "matrices-s", "weights-s"]
+    assert list(pictures) == ["accuracy-s", "matrices-s", "weights-s"]
     assert "not finished" in pictures["accuracy-s"].notes[0]
     assert "slot 2" in pictures["matrices-s"].notes[0]
     assert "Weights of client 4" in drawn([run], Asked(client=4))["weights-s"].title
@@ -286,8 +286,10 @@ def test_helped_and_harmed_are_told_apart_for_every_client_and_seed(store, run):
     worse = [one._replace(values={**one.values, "correct": 0.0}) for one in scored(0)]
     store.note(run.id, "bad", -1, "baseline", "none")
     store.commit(Unit(run.id, "bad", 0), Commit(worse))
-    spec = drawn([run])["helped-s"].spec
-    assert spec["facet"]["sort"] == ["bad: 2 of 2 harmed", "mixed: 0 of 4 harmed"]
+    picture = drawn([run])["helped-s"]
+    spec = picture.spec
+    assert spec["facet"]["sort"] == ["bad: 2 of 2 harmed"]
+    assert picture.notes[1] == "Everybody's accuracy is as without: mixed."
     first = next(row for row in spec["data"]["values"] if row["s"] == "bad")
     assert first == {"s": "bad", "c": 3, "seed": 0, "m": "fog, snow", "k": "harmed", "x": 50.0, "y": 0.0,
                      "f": "bad: 2 of 2 harmed"}  # fmt: skip

@@ -31,14 +31,15 @@ def draw(runs: Sequence[Run], asked: Asked) -> Iterator[Picture]:
 
 
 def _adapted(run: Run, stream: str) -> list[Entry]:
-    """Those with clients to compare."""
-    return [
-        entry
-        for entry in run.entries
-        if run.baseline(entry) != entry
-        and run.client_accuracies(entry, stream)
-        and run.client_accuracies(run.baseline(entry), stream)
-    ]
+    """Those with clients to compare, if anything has changed for anybody."""
+    return [entry for entry in run.entries if run.baseline(entry) != entry and _changes(run, entry, stream)]
+
+
+def _changes(run: Run, entry: Entry, stream: str) -> bool | None:
+    """Whether any client's accuracy is another than without adaptation; None: there is nothing to compare."""
+    ours, without = (run.client_accuracies(one, stream) for one in (entry, run.baseline(entry)))
+    both = [seed for seed in ours if seed in without]
+    return any(ours[seed] != without[seed] for seed in both) if both else None
 
 
 def _picture(run: Run, stream: str, adapted: Sequence[Entry]) -> Picture:
@@ -51,7 +52,9 @@ def _picture(run: Run, stream: str, adapted: Sequence[Entry]) -> Picture:
     several = len(run.seeds) > 1
     about = f"{source(run)}. One point for each client{' and seed' if several else ''}, {some('seed', run.seeds)}."
     title = f"Who was helped and who was harmed{of_stream(run, stream)}"
-    return Picture(run.name, f"helped-{stream}", title, (about,), _spec(headers, rows))
+    same = [one.title for one in run.entries if run.baseline(one) != one and _changes(run, one, stream) is False]
+    notes = [f"Everybody's accuracy is as without: {', '.join(same)}."] if same else []
+    return Picture(run.name, f"helped-{stream}", title, (about, *notes), _spec(headers, rows))
 
 
 def _rows(run: Run, entry: Entry, stream: str, shifts: dict[int, dict[int, str]]) -> Iterator[Spec]:
