@@ -1,6 +1,7 @@
 import json
 import re
 import statistics
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -8,6 +9,7 @@ import yaml
 import battery
 from acclimate.experiment import catalog, published
 from acclimate.experiment.reader import read
+from acclimate.report import markdown
 from acclimate.report.measured import Part
 from acclimate.report.page.page import page
 from acclimate.report.significance import signed
@@ -454,6 +456,22 @@ def test_reproduce_joins_seeds_and_systems_of_several_sittings(call, tmp_path):
     for row in ("No adaptation", "EM"):
         assert cells(at_once, row) == cells(page, row)
         assert cells(at_once, row, 2) == cells(page, row, 2)
+
+
+def test_a_system_with_two_rows_is_named_once_and_nobody_where_all_are_there(monkeypatch):
+    monkeypatch.setattr(markdown, "_made", lambda sitting: "made")
+    rows = {"em (best validation)": "EM", "tent": "Tent", "em": "EM, last round"}
+    of = {"em": {"of": "em", "seeds": [0]}, "em (best validation)": {"of": "em", "seeds": [0]}}
+    tent = {"tent": {"of": "tent", "seeds": [0]}}
+    part = SimpleNamespace(
+        piece="mild",
+        paper=SimpleNamespace(name="two", rows=rows),
+        systems={**of, **tent},
+        sittings=[{"systems": of}, {"systems": {**of, **tent}}],
+    )
+    some, everybody, _ = markdown._sittings(part)
+    assert some == "- `acclimate reproduce two --only mild`: seed 0 of EM; made."
+    assert everybody == "- `acclimate reproduce two --only mild`: seed 0; made."
 
 
 def test_reproduce_runs_only_the_rest(call, tmp_path):

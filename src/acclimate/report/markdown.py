@@ -145,12 +145,13 @@ def _sittings(part: Part) -> list[str]:
     said, several = [], len(part.sittings) > 1
     for sitting in part.sittings:
         command = ["acclimate", "reproduce", part.paper.name, *sitting.get("overrides", []), "--only", part.piece]
-        by_seeds: dict[str, list[str]] = {}
-        for title, system in sitting["systems"].items():
-            if title in part.systems:
-                by_seeds.setdefault(named_seeds(system["seeds"]), []).append(part.paper.rows[title])
+        by_seeds: dict[str, dict[str, str]] = {}  # a system that is tested twice has two rows, and is named once
+        for title, row in part.paper.rows.items():
+            if system := sitting["systems"].get(title):
+                by_seeds.setdefault(named_seeds(system["seeds"]), {}).setdefault(system["of"], row)
+        everybody = {system["of"] for system in part.systems.values()}
         what = [
-            f"{seeds} of {', '.join(rows)}" if several and rows != list(part.paper.rows.values()) else seeds
+            f"{seeds} of {', '.join(rows.values())}" if several and rows.keys() != everybody else seeds
             for seeds, rows in by_seeds.items()
         ]
         said.append(f"{'- ' * several}`{shlex.join(command)}`: {'; '.join([*what, _made(sitting)])}.")
