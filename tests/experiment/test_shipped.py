@@ -33,7 +33,7 @@ TINY = {
     "ttpfl-domains": {"data": "pacs", "per_domain": 7, "most": 150, "size": 18},
     "upfl": {"data": "cifar10", "clients": 100, "test_share": 0.05},
     "upfl-rotation": {},
-    "ttfl": {"clients": 4, "groups": 2, "slots": 1, "most": 500},
+    "ttfl": {"clients": 2, "groups": 2, "slots": 1, "most": 500},
     "tgfl": {"clients": 10, "most": 600},
     "domain-shift": {"most": 60, "most_test": 30},
     "attribute-shift": {"clients": 4},
