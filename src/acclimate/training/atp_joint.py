@@ -28,6 +28,7 @@ class Joint(NamedTuple):
 class ATPJoint(Algorithm[Joint, None]):
     """In every round FedAvg's local training, then a pass over validation batches that moves the rates; both averaged.
 
+    Rates do not act on the training of the model, which is FedAvg's bit for bit.
     Rates are learnt at the model that was sent, which is the same for all and near the one they will serve with;
     `on: trained` learns them at what the client has just made of it. The authors learn rates only after training.
     """
@@ -41,8 +42,9 @@ class ATPJoint(Algorithm[Joint, None]):
     on: Literal["sent", "trained"] = "sent"
 
     def init(self, task: Task) -> Joint:
-        names = Modules(task.build(None), self.modules).tensors
-        return Joint(task.start(), {name: torch.zeros((), dtype=tensor.dtype) for name, tensor in names.items()}, 0)
+        start = task.start()  # before anything else is drawn, so that it is FedAvg's
+        names = Modules(task.build(start), self.modules).tensors
+        return Joint(start, {name: torch.zeros((), dtype=tensor.dtype) for name, tensor in names.items()}, 0)
 
     def expects(self, server: Joint, task: Task) -> tuple[Params, Params]:
         return server.w, server.rates
