@@ -73,6 +73,15 @@ def test_predictions_of_clients_without_labels_are_written_and_the_table_says_wh
     assert (again.folder / "predictions" / "tent-seed-0.csv").read_text() == before  # taken from the other run
 
 
+def test_validation_parts_beside_them_are_no_predictions(clinics):
+    """Their figures are drawn too, by a guard for example, and are of images with labels."""
+    watched = {"name": "watched", "adapter": {"name": "guard", "adapter": "bn-adapt"}}
+    scenario = {**experiment(clinics)["scenario"], "validation": 0.25}
+    given = experiment(clinics, scenario=scenario, systems=[watched], test={"batch_size": 3, "validation": True})
+    run = ac.run(given, runs=clinics / "runs", workers=1, progress=False)
+    assert {row["client"] for row in read(run.folder / "predictions" / "watched-seed-0.csv")} == {"new", "newer"}
+
+
 def test_where_everybody_has_labels_nothing_is_written(clinics):
     for client in ("new", "newer"):
         shutil.rmtree(clinics / "clinics" / client)

@@ -11,13 +11,15 @@ import battery
 from acclimate import trees
 from acclimate.data.folders import cache_folder
 from acclimate.errors import ConfigError, MissingKnowledge, NothingSelected, RunLocked
+from acclimate.experiment import source
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.cache import trained as cached
 from acclimate.experiment.lock import lock
 from acclimate.experiment.reader import parse
 from acclimate.experiment.run import STORE, is_finished, run
 from acclimate.report.table import table
-from acclimate.store.database import Store
+from acclimate.store.database import Store, Unit
+from acclimate.store.records import Entry
 
 
 def tiny(*overrides, **more):
@@ -167,6 +169,53 @@ def test_a_test_is_measured_again_by_other_code(tmp_path, monkeypatch):
     assert "seed 0 (1/2): testing tent" in told.titles
 
 
+class Stopped(Exception): ...
+
+
+def test_a_test_begun_by_other_code_begins_again(tmp_path, monkeypatch):
+    class Stops(Told):
+        def step(self, done, text):
+            super().step(done, text)
+            if self.titles[-1].endswith("testing tent") and self.steps[self.titles[-1]] == 2:
+                raise Stopped
+
+    monkeypatch.setenv("ACCLIMATE_COMMIT_SECONDS", "0")
+    experiment = tiny(systems=["tent"], test={"batch_size": 2})
+    with pytest.raises(Stopped):
+        run(experiment, tmp_path, listener=Stops())
+    store = Store(tmp_path / STORE)
+    assert store.resume(Unit(1, "tent", 0)).members  # it was in the middle
+    store.close()
+    monkeypatch.setattr("acclimate.experiment.session.source_digest", lambda modules: "other")
+    standing, resume = [], Store.resume
+
+    def watched(self, unit):
+        found = resume(self, unit)
+        standing.append((unit.system, len(found.members)))
+        return found
+
+    monkeypatch.setattr(Store, "resume", watched)
+    run(experiment, tmp_path)
+    assert standing == [("tent", 0)]
+
+
+def test_code_that_is_edited_while_it_runs_is_filed_as_what_ran(tmp_path):
+    """The digest is that of the sources as they were when the run began."""
+    experiment = tiny(systems=["tent"])
+    source._code.cache_clear()
+
+    class Edits(Told):
+        def begin(self, title, total):
+            super().begin(title, total)
+            if "testing" in title:  # hours later
+                read.append(source._code.cache_info().misses)
+
+    read = []
+    run(experiment, tmp_path, listener=Edits())
+    assert read[0] > 0
+    assert source._code.cache_info().misses == read[0]  # nothing is read while it is at work
+
+
 def test_run_twice_at_once_names_the_holder(tmp_path):
     experiment = tiny()
     with lock(tmp_path / experiment.run_name / "lock"), pytest.raises(RunLocked, match=r"in use by process [0-9]+"):
@@ -207,6 +256,24 @@ def test_select_of_the_last_round_equals_last(tmp_path):
     run(experiment, tmp_path)
     cells = {line.title: line.cells for line in table_of(experiment, tmp_path).lines}
     assert cells["em"] == cells["em (best validation)"]
+
+
+def test_a_selected_round_is_compared_with_itself_unadapted(tmp_path):
+    phases = [{"name": "fedavg", "rounds": 4, "keep_every": 1, "local": {"lr": 0.3}}]  # each round another model
+    systems = [{"name": "none", "select": "best-validation"}, {"name": "em", "select": "best-validation"}]
+    experiment = tiny(phases=phases, systems=systems)
+    run(experiment, tmp_path)
+    store = Store(tmp_path / STORE)
+    stored = store.find(experiment.run_name)
+    cells = {line.title: line.cells["label"] for line in table_of(experiment, tmp_path).lines}
+    assert cells["none (best validation)"].harmed == [0.0]
+    chosen = Entry("em", selected=True)
+    assert stored.baseline(chosen) == Entry("em", True, adapted=False)
+    with_, without = (stored.client_accuracies(one, "label")[0] for one in (chosen, stored.baseline(chosen)))
+    assert without != stored.client_accuracies(stored.baseline(Entry("em")), "label")[0]
+    assert cells[chosen.title].harmed == [sum(with_[c] < without[c] for c in with_) / len(with_)]
+    assert [entry.title for entry in stored.entries].count(chosen.title) == 1  # the comparison has no line
+    store.close()
 
 
 def test_tune_without_validation_data_is_an_error(tmp_path):
@@ -382,6 +449,15 @@ def test_missed_exchanges_are_told(tmp_path):
     lines = {line.system: line for line in table_of(experiment, tmp_path).lines}
     assert lines["fedavg+tent"].remarks == ["clients missed 50 % of the exchanges"]
     assert lines["none"].remarks == []
+
+
+def test_missed_exchanges_are_counted_among_those_that_there_were(tmp_path):
+    experiment = tiny(
+        "scenario.availability.probability=0", systems=["fedavg+tent"], test={"batch_size": 5, "sync_every": 2}
+    )
+    run(experiment, tmp_path)
+    lines = {line.system: line for line in table_of(experiment, tmp_path).lines}
+    assert lines["fedavg+tent"].remarks == ["clients missed 100 % of the exchanges"]
 
 
 def test_convergence_tests_every_kept_round_on_test_data(tmp_path, own_cache):

@@ -151,3 +151,10 @@ def test_systems_of_an_override_are_those_of_the_file():
     assert [system.name for system in some] == ["fedtta", "tent"]
     assert all(system == whole[system.name] for system in some)
     assert some[0].phases[0].keep_every == 10
+
+
+def test_a_systems_own_validation_column_needs_the_population_that_is_tested():
+    scenario = {**battery.tiny()["scenario"], "minor": 2}
+    own = {"name": "x", "adapter": "em", "test": {"validation": True}}
+    (problem,) = problems(systems=[own], test={"scenario": scenario})
+    assert problem == "systems.0.test.validation: expected no test.scenario, whose population is another one"

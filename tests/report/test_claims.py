@@ -135,3 +135,22 @@ def test_claim_about_a_group_is_silent_in_streams_that_nobody_of_it_meets():
     other = {"none": (50, 60), "sure": (60, 72)}  # client 2 is not here
     claim = Claim(group=["far"], higher=["sure"], lower=["none"])
     assert [v.stream for v in judged(claim, found, ("near", "near", "far"), other=other)] == ["s"]
+
+
+def test_systems_that_share_no_client_are_not_compared():
+    """One was run with seed 0, the other with seed 1."""
+    paper = Published(
+        "t", "T", "S", {"one": Piece("x")}, {"a": "A", "b": "B"},
+        claims=[Claim(higher=["a"], lower=["b"]), Claim(best="a"), Claim(near=("a", "b"))],
+    )  # fmt: skip
+    streams = {"s": {"a": {(0, 1): 0.5}, "b": {(1, 1): 0.4}}}
+    assert verdicts(paper, {"one": Scores(streams)}) == []
+
+
+def test_the_next_best_is_the_nearest_on_the_clients_of_both():
+    """B's own mean is higher, by a seed that A does not have; on the clients of both C is nearer to A."""
+    paper = Published("t", "T", "S", {"one": Piece("x")}, {"a": "A", "b": "B", "c": "C"}, claims=[Claim(best="a")])
+    both = {(0, 1): 0.5, (0, 2): 0.7}
+    streams = {"s": {"a": both, "b": {(0, 1): 0.3, (0, 2): 0.4, (1, 1): 1.0}, "c": {(0, 1): 0.4, (0, 2): 0.6}}}
+    (found,) = verdicts(paper, {"one": Scores(streams)})
+    assert found.expected == "A best (next: C)"

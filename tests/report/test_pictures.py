@@ -30,7 +30,7 @@ from acclimate.store.records import Entry, Moment
 EXPERIMENT = {
     "name": "two",
     "scenario": {"name": "hand"},
-    "systems": [{"name": "mixed", "phases": []}],
+    "systems": [{"name": "mixed", "phases": [], "adapter": {"name": "tent"}, "aggregator": None}],
     "test": {"reset": "never"},
     "seeds": [0, 1],
 }

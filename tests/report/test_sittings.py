@@ -102,3 +102,11 @@ def test_joining_changes_nothing_in_place():
     before = copy.deepcopy((old, new))
     together([one["systems"]["em"] for one in joined([old], new)])
     assert (old, new) == before
+
+
+def test_what_was_measured_later_counts_whichever_is_joined_first():
+    old = sitting([0, 1], {"em": 0.5, "tent": 0.3}, finished="2026-01-01")
+    new = sitting([0, 1, 2], {"tent": 0.8}, code="b", finished="2026-02-01")
+    for found in (joined([old], new), joined([new], old)):
+        assert accuracies(found, "tent") == pytest.approx({0: 0.8, 1: 0.81, 2: 0.82})
+        assert accuracies(found, "em") == {0: 0.5, 1: 0.51}

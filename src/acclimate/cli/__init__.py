@@ -234,11 +234,13 @@ def reproduce(
 def _write_pages(
     paper: Published, experiments: Mapping[str, Experiment], runs: Path, docs: Path, overrides: Sequence[str]
 ) -> None:
+    from acclimate.experiment.lock import lock
     from acclimate.report.reproduction import write
 
     names = {piece: experiment.run_name for piece, experiment in experiments.items()}
     done = {piece: name for piece, name in names.items() if of_runs.is_finished(runs, name)}
-    with of_runs.opened(runs, list(done.values())) as found:
+    mine = lock(docs / "results" / ".lock", wait=lambda said: typer.echo(said, err=True), does="writes the same pages")
+    with mine, of_runs.opened(runs, list(done.values())) as found:
         for path in write(paper, dict(zip(done, found, strict=True)), docs, overrides):
             typer.echo(f"written: {path}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from acclimate.experiment.catalog import ADAPTERS
 from acclimate.experiment.choice import choose
@@ -14,19 +15,24 @@ def with_baselines(systems: Sequence[System]) -> tuple[list[System], dict[str, s
 
     That is the one without adaptation that has the same model, training phases and test.
     """
-    none, _ = choose("none", "adapter", ADAPTERS)
-    assert none is not None
     everything, baseline = list(systems), {}
     for system in systems:
         found = [other.name for other in everything if _is_baseline(other, system)]
         if not found:
             taken = {other.name for other in everything}
             name = "none" if "none" not in taken else f"none for {system.name}"
-            added = System(name, system.training, none, system.model, system.test)
+            added = replace(unadapted(system), name=name, phases=system.training, select=False)
             everything.insert(everything.index(system), added)
             found = [name]
         baseline[system.name] = found[0]
     return everything, {**{other.name: other.name for other in everything}, **baseline}
+
+
+def unadapted(system: System) -> System:
+    """A system that is tested as it was trained."""
+    none, _ = choose("none", "adapter", ADAPTERS)
+    assert none is not None
+    return replace(system, adapter=none, aggregator=None, tune=())
 
 
 def _is_baseline(other: System, system: System) -> bool:

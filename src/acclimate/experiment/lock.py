@@ -13,8 +13,8 @@ from acclimate.errors import RunLocked
 
 
 @contextmanager
-def lock(path: Path, wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold a lock file; with `wait`, say who holds it and wait, else raise."""
+def lock(path: Path, wait: Callable[[str], None] | None = None, does: str = "trains the same phase") -> Iterator[None]:
+    """Hold a lock file; with `wait`, say who holds it and what it `does`, and wait, else raise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         try:
@@ -25,7 +25,7 @@ def lock(path: Path, wait: Callable[[str], None] | None = None) -> Iterator[None
                 raise RunLocked(
                     f"{path.parent} is in use by process {holder}; wait for it to end, or stop it, then try again"
                 ) from None
-            wait(f"waiting for process {holder}, which trains the same phase")
+            wait(f"waiting for process {holder}, which {does}")
             fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         file.truncate()

@@ -47,8 +47,10 @@ def write_predictions(run: Run, experiment: Experiment, seed: int, folder: Path)
     rows: dict[Entry, list[list[str]]] = defaultdict(list)
     for stream in run.streams:
         for drawn in run.figures(stream, seed=seed):
-            met = slots[drawn.client, stream, sizes[drawn.entry.system]][drawn.slot]
-            rows[drawn.entry] += predicted(drawn.content, dataset.names["client"][drawn.client], met, dataset)
+            met = slots.get((drawn.client, stream, sizes[drawn.entry.system]))
+            if met is not None:  # else a source client's validation part, which has labels
+                client = dataset.names["client"][drawn.client]
+                rows[drawn.entry] += predicted(drawn.content, client, met[drawn.slot], dataset)
     written = []
     for entry, lines in rows.items():
         path = folder / "predictions" / f"{re.sub(UNSAFE, '_', entry.title)}-seed-{seed}.csv"

@@ -97,6 +97,7 @@ class _Common:
     written_model: Any  # as in the file
     model: ModelChoice | None
     test: Test
+    test_scenario: Chosen | None
 
 
 @dataclass
@@ -119,7 +120,7 @@ class _Reader:
         test, test_scenario = self.test(raw.get("test") or {})
         seeds = self.seeds(raw.get("seeds", [0]))
         shared = [self.phase(item, f"phases.{i}") for i, item in self._list(raw, "phases", "")]
-        common = _Common(shared, raw.get("model"), model, test)
+        common = _Common(shared, raw.get("model"), model, test, test_scenario)
         systems = [self.system(item, f"systems.{i}", common) for i, item in self._list(raw, "systems", "")]
         if "systems" in raw and not systems and not self.problems:
             self.problems.append("systems: expected at least one, such as [none, tent]")
@@ -267,6 +268,8 @@ class _Reader:
         given = {key: value for key, value in raw.items() if key != "scenario"}
         values, _, problems = check(Test, given, f"{path}.test")
         self.problems += problems
+        if common.test_scenario and given.get("validation"):
+            self.problems.append(f"{path}.test.validation: expected no test.scenario, whose population is another one")
         return common.test if problems else replace(common.test, **{key: values[key] for key in given})
 
     def _named_system(self, raw: Any, path: str) -> dict[str, Any] | None:

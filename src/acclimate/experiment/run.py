@@ -41,6 +41,7 @@ def run(
             store.note(id, "", -1, "imports", dict(experiment.imports))
             stored = next(run for run in store.runs() if run.id == id)
             session = Session(experiment, store, id, executor or Serial(), reuse, listener or Silent())
+            session.remember_code()
             try:
                 for number, seed in enumerate(experiment.seeds, 1):
                     session.seed(seed, f"seed {seed} ({number}/{len(experiment.seeds)})")

@@ -19,7 +19,7 @@ from acclimate.engine.known import Known, Outcome
 from acclimate.engine.roster import roster
 from acclimate.engine.train import at_round, train
 from acclimate.errors import ConfigError, Damage, DamagedFile, NothingSelected
-from acclimate.experiment.baselines import with_baselines
+from acclimate.experiment.baselines import unadapted, with_baselines
 from acclimate.experiment.cache import phase_file, sound_checkpoint
 from acclimate.experiment.choice import Chosen, flat
 from acclimate.experiment.classes import with_classes
@@ -35,7 +35,7 @@ from acclimate.models.blocks import blocks
 from acclimate.models.build import Build
 from acclimate.scenarios.population import Population, Stream
 from acclimate.store.database import Store, Unit
-from acclimate.store.records import ROUND, SELECTED, TEST
+from acclimate.store.records import ROUND, SELECTED, TEST, UNADAPTED
 from acclimate.store.run import ALL
 
 MOST_NOTED_BYTES = 4096  # of knowledge that is copied into the store
@@ -85,6 +85,27 @@ class Session:
         yield step
         self.listener.end()
         self._count(least=0.0)
+
+    def remember_code(self) -> None:
+        """Read all sources now: a digest stands for the code that runs, also if it is edited in the meantime."""
+        for system in with_baselines(self.experiment.systems)[0]:
+            source_digest([*self.code(system), *(module for one in system.tune for module in one.modules)])
+
+    @property
+    def scenarios(self) -> list[Chosen]:
+        """Who is trained on and, if they are others, who is tested."""
+        return [one for one in (self.experiment.scenario, self.experiment.test_scenario) if one]
+
+    def modules(self, system: System) -> list[str]:
+        """Where the code of a test is."""
+        methods = [method for method in (system.adapter, system.aggregator) if method]
+        chosen = [*self.scenarios, system.model.chosen, *methods]
+        also = [Build.__module__, *([unseen.__module__] if len(self.scenarios) > 1 else [])]
+        return [*(module for one in chosen for module in one.modules), *also]
+
+    def code(self, system: System) -> list[str]:
+        """The same, and of its training."""
+        return [*self.modules(system), *(module for phase in system.phases for module in phase.algorithm.modules)]
 
     def _note_what_is_special(self, systems: Sequence[System], population: Population, tested: Population) -> None:
         """What a report says of the streams, and of systems with a model or a test of their own."""
@@ -171,6 +192,8 @@ class _Seed:
         best = max(scores, key=lambda round: scores[round])
         self._note(system.name, "selected", {"round": best, "validation": scores})
         self.test(system, rounds[best], SELECTED)
+        if system != (plain := unadapted(system)):
+            self.test(plain, rounds[best], UNADAPTED)  # whom it helped and harmed
 
     def converged(self, system: System, known: Known) -> None:
         """Test every kept round of the last phase; before the first one there is only what it starts from."""
@@ -249,6 +272,7 @@ class _Seed:
         if taken is not None:
             session.listener.say(f"{self.title}: {what} as measured by {taken}")
             return session.store.accuracy(unit)
+        session.store.begin(unit, recipe)
         population = self.tested if _is_test(phase) else self.population
         streams = list(population.streams) if _is_test(phase) else population.validation_streams()
         if _is_test(phase) and system.test.validation:
@@ -291,7 +315,7 @@ class _Seed:
         parts = {"adapter": system.adapter, "aggregator": system.aggregator}
         methods = {name: chosen for name, chosen in parts.items() if chosen}
         content = {
-            "scenarios": [scenario.differs for scenario in self._scenarios],
+            "scenarios": [scenario.differs for scenario in self.session.scenarios],
             "model": system.model.differs(),
             "test": system.differs()["test"],
             "data": (self.tested if _is_test(phase) else self.population).digest,
@@ -301,19 +325,7 @@ class _Seed:
             "seed": self.seed,
             "torch": versions()["torch"],
         }
-        return digest_of([content, source_digest(self._modules(system))])
-
-    @property
-    def _scenarios(self) -> list[Chosen]:
-        """Who is trained on and, if they are others, who is tested."""
-        return [one for one in (self.session.experiment.scenario, self.session.experiment.test_scenario) if one]
-
-    def _modules(self, system: System) -> list[str]:
-        """Where the code of a test is."""
-        methods = [method for method in (system.adapter, system.aggregator) if method]
-        chosen = [*self._scenarios, system.model.chosen, *methods]
-        also = [Build.__module__, *([unseen.__module__] if len(self._scenarios) > 1 else [])]
-        return [*(module for one in chosen for module in one.modules), *also]
+        return digest_of([content, source_digest(self.session.modules(system))])
 
     def _note(self, system: str, name: str, value: Any) -> None:
         self.session.store.note(self.session.run, system, self.seed, name, value)
@@ -323,8 +335,7 @@ class _Seed:
         needs = system.adapter.made.needs
         sent = known.sent(self.tested.streams[0].client, ("model", *needs))
         self._note(system.name, "knowledge_bytes", trees.nbytes(sent))
-        trained = [module for phase in system.phases for module in phase.algorithm.modules]
-        self._note(system.name, "code", source_digest([*self._modules(system), *trained]))
+        self._note(system.name, "code", source_digest(self.session.code(system)))
         for name, value in known.of(None).items():
             if name in needs and trees.nbytes(value) <= MOST_NOTED_BYTES:
                 self._note(system.name, f"knowledge {name}", value)
@@ -339,7 +350,7 @@ class _Seed:
 
 def _is_test(phase: str) -> bool:
     """Whether a unit is a test, and no choice among candidates on validation data."""
-    return phase in (TEST, SELECTED) or phase.startswith(ROUND)
+    return phase in (TEST, SELECTED, UNADAPTED) or phase.startswith(ROUND)
 
 
 def _phase_label(system: System, place: int, path: Path) -> str:

@@ -102,13 +102,15 @@ def _compared(paper: Published, claim: Claim, systems: Mapping[str, Clients]) ->
     if claim.near:
         pairs = {f"{row[claim.near[0]]} near {row[claim.near[1]]}": claim.near}
     elif claim.best:
-        others = [name for name in row if name in systems and name != claim.best]
-        strongest = max(others, key=lambda name: statistics.fmean(systems[name].values()))
-        pairs = {f"{row[claim.best]} best (next: {row[strongest]})": (claim.best, strongest)}
+        best = systems[claim.best]
+        others = [name for name in row if name in systems and name != claim.best and systems[name].keys() & best.keys()]
+        strongest = min(others, key=lambda name: difference(best, systems[name])[0], default=None)
+        pairs = {f"{row[claim.best]} best (next: {row[strongest]})": (claim.best, strongest)} if strongest else {}
     else:
         both = itertools.product(claim.higher, claim.lower)
         pairs = {f"{row[a]} above {row[b]}": (a, b) for a, b in both if {a, b} <= systems.keys()}
-    return [(text, difference(systems[a], systems[b])) for text, (a, b) in pairs.items()]
+    told = {text: (systems[a], systems[b]) for text, (a, b) in pairs.items()}
+    return [(text, difference(a, b)) for text, (a, b) in told.items() if a.keys() & b.keys()]
 
 
 def _above(d: float, error: float) -> str:

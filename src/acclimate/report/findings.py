@@ -155,14 +155,19 @@ class _Measured:
     def _difference(self, a: _Place, b: _Place) -> tuple[float, float | None]:
         """In points, with its standard error where clients can be paired."""
         if (a.table, a.piece, a.stream) != (b.table, b.piece, b.stream):
-            return self._accuracy(a) - self._accuracy(b), None
+            seeds = set(self._part(a).systems[a.system]["seeds"]) & set(self._part(b).systems[b.system]["seeds"])
+            if not seeds:
+                raise _Unmeasured
+            return self._accuracy(a, sorted(seeds)) - self._accuracy(b, sorted(seeds)), None
         part = self._part(a)
         clients = part.scores.of(self._stream(part, a), "")
+        if not clients[a.system].keys() & clients[b.system].keys():
+            raise _Unmeasured
         return difference(clients[a.system], clients[b.system])
 
-    def _accuracy(self, place: _Place) -> float:
+    def _accuracy(self, place: _Place, seeds: Sequence[int] | None = None) -> float:
         part = self._part(place)
-        return part.accuracy(place.system, self._stream(part, place))
+        return part.accuracy(place.system, self._stream(part, place), seeds)
 
     def _stream(self, part: Part, place: _Place) -> str:
         return place.stream or (MEAN if MEAN in part.columns else part.streams[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import statistics
@@ -16,6 +17,7 @@ from acclimate.report.measured import Part, mean_of
 from acclimate.report.overview import FIGURES, NOTHING, OVERVIEW, RESULTS, counted, grid
 from acclimate.report.table import PhaseTraffic, by_remark, named_seeds
 from acclimate.report.text import traffic
+from acclimate.store.records import Entry
 
 CLAIMS = (
     "They are what the paper, or the method where no paper has tried it, leads one to expect, checked on paired "
@@ -36,7 +38,7 @@ def page(paper: Published, parts: Sequence[Part], verdicts: Sequence[Verdict], p
         "",
         f"Written by `acclimate reproduce {paper.name}` from [what was measured]({RESULTS}{paper.name}.json), where "
         "per-client accuracies, configurations and choices are; no number here is typed. Accuracies are in %, after "
-        f"the last round; a gap is ours minus the paper's. [All tables]({OVERVIEW}).",
+        f"{_which_round(paper)}; a gap is ours minus the paper's. [All tables]({OVERVIEW}).",
         "",
         *(_side_by_side(paper, parts) if len(paper.pieces) > 1 else []),
         *(text for undisturbed in paper.losses for text in _losses(paper, parts, undisturbed)),
@@ -49,6 +51,13 @@ def page(paper: Published, parts: Sequence[Part], verdicts: Sequence[Verdict], p
         *_listed("Remarks", _remarks(parts)),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _which_round(paper: Published) -> str:
+    chosen = Entry("", selected=True).title
+    if any(row.endswith(chosen) for row in paper.rows):
+        return "the round that is best on source validation data, where a row does not say that it is the last"
+    return "the last round"
 
 
 def lacking(paper: Published, parts: Sequence[Part]) -> list[str]:
@@ -102,12 +111,19 @@ def _losses(paper: Published, parts: Sequence[Part], undisturbed: str) -> list[s
         return []
     rows, whole = [], by_piece[undisturbed]
     for system, row in paper.rows.items():
-        calm = whole.accuracy(system, stream)
-        gaps = [by_piece[piece].accuracy(system, stream) - calm for piece in disturbed]
+        gaps = [_gap(by_piece[piece], whole, system, stream) for piece in disturbed]
         second = [f"{sorted(gaps)[1]:+.2f}"] if len(gaps) > 1 else []
         rows.append([row, *(f"{gap:+.2f}" for gap in gaps), *second])
     head = ["method", *disturbed, *(["all but the worst, at least"] if len(disturbed) > 1 else [])]
     return [f"Ours, points against the same method in the piece {undisturbed}:", "", *grid(head, rows), ""]
+
+
+def _gap(part: Part, whole: Part, system: str, stream: str) -> float:
+    """In points, over the seeds that both have."""
+    if not (system in part.systems and system in whole.systems):
+        return math.nan
+    seeds = sorted(set(part.systems[system]["seeds"]) & set(whole.systems[system]["seeds"]))
+    return part.accuracy(system, stream, seeds) - whole.accuracy(system, stream, seeds) if seeds else math.nan
 
 
 def _columns(paper: Published, piece: str, part: Part | None) -> list[str]:
@@ -197,11 +213,16 @@ def _detail(part: Part, stream: str) -> list[str]:
                 part.paper.rows[system],
                 *([_printed(value), ours, gap] if printed else [ours]),
                 *(f"{100 * statistics.fmean(cell[key]):.2f}" for key in ("balanced_accuracy", "worst_decile")),
-                f"{100 * statistics.fmean(cell['harmed']):.0f} %",
+                _share(cell["harmed"]),
             ]
         )
     beside = ["paper", "ours", "gap"] if printed else ["ours"]
     return grid(["method", *beside, "class-balanced", "worst 10 %", "harmed"], rows)
+
+
+def _share(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    return f"{100 * statistics.fmean(known):.0f} %" if known else NOTHING
 
 
 def _by_shift(part: Part, stream: str, title: str) -> list[str]:

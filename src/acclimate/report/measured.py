@@ -21,17 +21,21 @@ if TYPE_CHECKING:  # what needs torch waits until an experiment is read
     from acclimate.experiment.experiment import System as Tested
 
 
+SAME_ROUND = "of the same round"  # whom a selected round is compared with
+
+
 def measured(run: Run) -> dict[str, Any]:
     """What a results file has of a run."""
     found, code = table(run), run.noted("code")
     return {
         **{key: getattr(run, key) for key in ("name", "started", "finished", "versions", "experiment", "worked")},
+        "baselines": SAME_ROUND,
         "groups": run.groups(),
         "phases": [asdict(phase) for phase in found.phases],
         "systems": {
             line.title: {
                 "of": entry.system,
-                "seeds": found.seeds,
+                "seeds": [seed for seed in found.seeds if any((entry, seed, s) in run.counts for s in found.streams)],
                 "code": sorted({digest for (system, _), digest in code.items() if system == entry.system}),
                 "streams": {
                     stream: {
@@ -51,7 +55,22 @@ def measured(run: Run) -> dict[str, Any]:
 
 def from_file(piece: Any) -> list[Sitting]:
     """The sittings of a piece of a results file; earlier code kept the last one only, and seeds of all its systems."""
-    return piece if isinstance(piece, list) else [_of_one(piece)]
+    return [_comparable(one) for one in (piece if isinstance(piece, list) else [_of_one(piece)])]
+
+
+def _comparable(sitting: Sitting) -> Sitting:
+    """Earlier code compared selected rounds with the last one, so that it is not known whom they harmed."""
+    if sitting.get("baselines") == SAME_ROUND:
+        return sitting
+    chosen, of = Entry("", selected=True).title, sitting["systems"].items()
+    return {**sitting, "systems": {title: _unknown(one) if title.endswith(chosen) else one for title, one in of}}
+
+
+def _unknown(system: System) -> System:
+    streams = {
+        stream: {**cell, "harmed": [None] * len(cell.get("harmed", []))} for stream, cell in system["streams"].items()
+    }
+    return {**system, "streams": streams}
 
 
 def _of_one(piece: dict[str, Any]) -> Sitting:

@@ -16,10 +16,13 @@ PARTS = ("seeds=", "systems=")  # overrides that choose a part of a piece and ch
 
 
 def joined(earlier: Sequence[Sitting], new: Sitting) -> list[Sitting]:
-    """The sittings of a piece after one more, the newest last."""
-    new = _named(new)
-    left = [_without(one, new) for one in earlier if _alike(one, new)]
-    return [*(one for one in left if one["systems"]), new]
+    """The sittings of a piece with one more, the newest last; what was measured later counts."""
+    found: list[Sitting] = []
+    alike = [one for one in earlier if _alike(one, new)]
+    for one in sorted([*alike, _named(new)], key=lambda sitting: sitting.get("finished") or ""):
+        left = [_without(before, one) for before in found]
+        found = [*(before for before in left if before["systems"]), one]
+    return found
 
 
 def other_settings(sitting: Sitting) -> list[str]:

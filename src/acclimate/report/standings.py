@@ -81,7 +81,11 @@ def sentence(places: list[Place]) -> str:
         words += f", {abs(gain.mean):.1f} points {'above' if gain.mean >= 0 else 'below'} no adaptation{sure}"
     words += "."
     near = [place.line.title for place in places if place.within_noise]
-    words += f" Not surely worse: {', '.join(near)}." if near else " All others are surely worse." * (len(places) > 1)
+    others = [place for place in places if not place.best]
+    if near:
+        words += f" Not surely worse: {', '.join(near)}."
+    elif others and all(place.from_best is not None for place in others):  # else there was nothing to compare by
+        words += " All others are surely worse."
     harm = max((place for place in places if place.harmed), key=lambda place: place.harmed or 0.0, default=None)
     if harm is None:
         return f"{words} Nobody was harmed."

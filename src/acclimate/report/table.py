@@ -126,10 +126,12 @@ def _unscored(run: Run) -> dict[str, list[int]]:
 
 
 def _line(run: Run, entry: Entry, cells: dict[str, Cell]) -> Line:
-    costs, missed = run.costs[entry], run.costs[entry].missed / run.costs[entry].slots
+    costs = run.costs[entry]
+    missed = costs.missed / run.exchanges(entry) if costs.missed else 0.0
     sent = [value for (system, _), value in run.noted("knowledge_bytes").items() if system == entry.system]
     return Line(
-        *entry,
+        entry.system,
+        entry.selected,
         cells=cells,
         ms_per_batch=1000 * costs.seconds / costs.slots,
         bytes_per_slot=(costs.bytes_up + costs.bytes_down) / costs.slots,

@@ -99,7 +99,7 @@ def _block(line: Line, table: Table) -> RenderableType:
     lines.append(
         ", ".join(f"{title} {value}" for title, value in zip(_titles(table), _costs(line, table), strict=True))
     )
-    return Group(Text(line.system, style="bold"), *(Padding(Text(said), (0, 0, 0, 2)) for said in lines))
+    return Group(Text(line.title, style="bold"), *(Padding(Text(said), (0, 0, 0, 2)) for said in lines))
 
 
 def _grid(table: Table, columns: list[tuple[str, str]], costs: bool) -> RichTable:
@@ -134,7 +134,8 @@ def _groups(table: Table, stream: str) -> RenderableType:
 
 
 def _cell(values: list[float], measure: str) -> str:
-    if not values or math.isnan(values[0]):
+    values = [value for value in values if not math.isnan(value)]
+    if not values:
         return "–"
     mean = 100 * statistics.fmean(values)
     if measure == "harmed":

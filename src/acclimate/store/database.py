@@ -120,7 +120,7 @@ class Store:
     def delete(self, name: str) -> None:
         """Forget a run and all it measured; what others took from it, they have copied."""
         with _all_or_nothing(self._db):
-            (id,) = self._db.execute("SELECT id FROM run WHERE name = ?", (name,)).fetchone()
+            (id,) = self._db.execute("SELECT id FROM run WHERE name = ?", (name,)).fetchone() or (None,)
             for table in (*_MEASURED, *_RESUMED, "unit", "recipe", "note"):
                 self._db.execute(f"DELETE FROM {table} WHERE run = ?", (id,))
             self._db.execute("DELETE FROM run WHERE id = ?", (id,))
@@ -179,6 +179,13 @@ class Store:
             servers={s: (slot, unsealed(state, _TEST, "where the server stands")) for s, slot, state in servers},
         )
 
+    def begin(self, unit: Unit, recipe: str) -> None:
+        """Before a test goes on: what was begun of something else is dropped."""
+        before = self.notes(unit.run, _begun(unit)).get((unit.system, unit.seed), recipe)
+        if before != recipe:
+            self.forget(unit)
+        self.note(unit.run, unit.system, unit.seed, _begun(unit), recipe)
+
     def forget(self, unit: Unit) -> None:
         """Drop all that a test has measured so far."""
         with _all_or_nothing(self._db):
@@ -190,6 +197,8 @@ class Store:
         with _all_or_nothing(self._db):
             self._db.execute("INSERT OR IGNORE INTO unit VALUES (?, ?, ?, ?)", unit)
             self._db.execute("INSERT OR REPLACE INTO recipe VALUES (?, ?, ?, ?, ?)", (*unit, recipe))
+            begun = (unit.run, unit.system, unit.seed, _begun(unit))
+            self._db.execute("DELETE FROM note WHERE run = ? AND system = ? AND seed = ? AND name = ?", begun)
             for table in _RESUMED:
                 self._db.execute(f"DELETE FROM {table} {_UNIT}", unit)
 
@@ -231,12 +240,19 @@ class Store:
         return float(sums["correct"] / max(sums["count"], 1))
 
     def add_training(self, run: int, phase: str, seed: int, metrics: Iterable[Metric]) -> None:
-        """Copy a phase's metrics to a run; those already there stay."""
+        """Copy a phase's metrics to a run, in place of those of a training that other code has begun."""
         with _all_or_nothing(self._db):
+            old = "DELETE FROM row WHERE run = ? AND system = '' AND seed = ? AND phase = ?"
+            self._db.execute(old, (run, seed, phase))
             self._db.executemany(
-                "INSERT OR IGNORE INTO row VALUES (?, '', ?, ?, ?, ?, '', -1, '', ?, ?)",
+                "INSERT INTO row VALUES (?, '', ?, ?, ?, ?, '', -1, '', ?, ?)",
                 ((run, seed, phase, round, client, name, value) for round, client, name, value in metrics),
             )
+
+
+def _begun(unit: Unit) -> str:
+    """The note of what a test was begun of, for as long as it is not finished."""
+    return f"begun {unit.phase}"
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -259,11 +275,21 @@ def _opened(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         if ("readonly" not in str(error) and "unable to open" not in str(error)) or not path.exists():
             raise
-        return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+        return _read_only(path)
     except sqlite3.DatabaseError as error:
         raise DamagedFile(
             f"{path} is damaged or no store of acclimate ({error}); move it away and run again"
         ) from error
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    """To read from; where not even that is possible without writing beside it, without what is not merged into it."""
+    for also in ("", "&immutable=1"):
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{also}", uri=True, isolation_level=None)
+        with suppress(sqlite3.OperationalError):
+            db.execute("SELECT 1 FROM run LIMIT 1")
+            break
+    return db
 
 
 def _bring_up_to_date(db: sqlite3.Connection) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 TEST = "test"  # the phase of a unit after the last round
 ROUND = "round "  # and the number of an earlier one that was kept and tested too
 SELECTED = "best validation"  # the same after the round that is best on source validation data
+UNADAPTED = f"{SELECTED}, unadapted"  # and there without adaptation: what it is compared with
 
 Shifts = dict[int, dict[int, str]]  # client → slot → shift
 
@@ -21,11 +22,17 @@ class Entry(NamedTuple):
 
     system: str
     selected: bool = False
+    adapted: bool = True  # False: the model of a selected round as it is, which has no line
+
+    @classmethod
+    def of(cls, system: str, phase: str) -> Entry:
+        """What a unit of the store has measured."""
+        return cls(system, phase != TEST, phase != UNADAPTED)
 
     @property
     def phase(self) -> str:
         """The phase of its units in the store."""
-        return SELECTED if self.selected else TEST
+        return (SELECTED if self.adapted else UNADAPTED) if self.selected else TEST
 
     @property
     def title(self) -> str:

@@ -14,6 +14,7 @@ from acclimate.store.records import (
     ROUND,
     SELECTED,
     TEST,
+    UNADAPTED,
     Chosen,
     Costs,
     Counts,
@@ -32,7 +33,7 @@ ALL = -1  # the seed of what is noted for all seeds
 WORKED = "seconds worked"  # a note of the run as a whole
 _SUMS = "sum(CASE metric WHEN 'correct' THEN value ELSE 0 END), sum(CASE metric WHEN 'count' THEN value ELSE 0 END)"
 _TESTS = f"phase IN ('{TEST}', '{SELECTED}')"
-_COUNTED = f"{_TESTS} AND slot >= 0 AND metric IN ('correct', 'count')"
+_COUNTED = f"phase IN ('{TEST}', '{SELECTED}', '{UNADAPTED}') AND slot >= 0 AND metric IN ('correct', 'count')"
 _TRAFFIC = "('bytes_down', 'bytes_up', 'left_out', 'lost')"
 
 
@@ -66,14 +67,22 @@ class Run:
     @cached_property
     def entries(self) -> list[Entry]:
         """Everything that was tested, in the order of the experiment; what was added to compare with stands first."""
-        found = {Entry(s, p == SELECTED) for s, p in self._ask(f"SELECT DISTINCT system, phase FROM row WHERE run = ? "
+        found = {Entry.of(s, p) for s, p in self._ask(f"SELECT DISTINCT system, phase FROM row WHERE run = ? "
                                                                 f"AND {_TESTS} AND slot >= 0")}  # fmt: skip
         order = [Entry(s["name"], selected) for s in self.experiment["systems"] for selected in (False, True)]
         return [*sorted(found - set(order)), *(one for one in order if one in found)]
 
     def baseline(self, entry: Entry) -> Entry:
-        """The same without adaptation."""
-        return Entry(self.noted("baseline").get((entry.system, ALL), entry.system))
+        """The same model without adaptation, itself if it does not adapt."""
+        if not entry.selected:
+            return Entry(self.noted("baseline").get((entry.system, ALL), entry.system))
+        return entry if entry.system in self._unadapted else entry._replace(adapted=False)
+
+    @cached_property
+    def _unadapted(self) -> set[str]:
+        """The systems of the experiment that are tested as they were trained."""
+        systems = self.experiment["systems"]
+        return {s["name"] for s in systems if s["adapter"]["name"] == "none" and not s["aggregator"]}
 
     def table(self) -> list[dict[str, str | int | float | bool]]:
         """One record for every system, stream and seed; `pandas.DataFrame(run.table())` is the table."""
@@ -93,7 +102,7 @@ class Run:
             f"SELECT system, phase, seed, stream, client, {_SUMS} FROM row WHERE run = ? AND {_COUNTED} "
             "GROUP BY system, phase, seed, stream, client"
         ):
-            found[Entry(system, phase == SELECTED), seed, stream][client] = Counts(correct, count)
+            found[Entry.of(system, phase), seed, stream][client] = Counts(correct, count)
         return dict(found)
 
     @cached_property
@@ -105,7 +114,7 @@ class Run:
             "GROUP BY system, phase, seed, stream, metric"
         ):
             kind, _, label = metric.partition("/")
-            of = found[Entry(system, phase == SELECTED), seed, stream]
+            of = found[Entry.of(system, phase), seed, stream]
             of[int(label)] = of.get(int(label), Counts(0.0, 0.0))._replace(
                 **{"correct" if kind == "correct" else "seen": value}
             )
@@ -134,12 +143,13 @@ class Run:
     def moments(self, stream: str) -> Iterator[Moment]:
         """Every client in every slot, where it has labels."""
         for system, phase, seed, client, slot, correct, count in self._ask(
-            f"SELECT system, phase, seed, client, slot, {_SUMS} FROM row WHERE run = ? AND stream = ? AND {_COUNTED} "
+            f"SELECT system, phase, seed, client, slot, {_SUMS} FROM row WHERE run = ? AND stream = ? AND {_TESTS} "
+            "AND slot >= 0 AND metric IN ('correct', 'count') "
             "GROUP BY system, phase, seed, client, slot",
             stream,
         ):
             if count:
-                yield Moment(Entry(system, phase == SELECTED), seed, client, slot, correct / count)
+                yield Moment(Entry.of(system, phase), seed, client, slot, correct / count)
 
     @cached_property
     def costs(self) -> dict[Entry, Costs]:
@@ -149,7 +159,7 @@ class Run:
             f"SELECT system, phase, metric, sum(value), count(*) FROM row WHERE run = ? AND {_TESTS} AND slot >= 0 "
             "AND metric <> 'correct' GROUP BY system, phase, metric"
         ):
-            sums[Entry(system, phase == SELECTED)][metric] = (total, slots)
+            sums[Entry.of(system, phase)][metric] = (total, slots)
         named = ("seconds", "bytes_up", "bytes_down", "missed", "left_out")
         return {
             entry: Costs(of["count"][1], *(of.get(name, (0.0, 0))[0] for name in named))._replace(
@@ -157,6 +167,18 @@ class Run:
             )
             for entry, of in sums.items()
         }
+
+    def exchanges(self, entry: Entry) -> int:
+        """How often its clients could have exchanged something."""
+        own: dict[str, Any] = next((s for s in self.experiment["systems"] if s["name"] == entry.system), {})
+        ((found,),) = self._ask(
+            "SELECT count(*) FROM row WHERE run = ? AND system = ? AND phase = ? AND slot >= 0 AND metric = 'count' "
+            "AND (slot + 1) % ? = 0",
+            entry.system,
+            entry.phase,
+            own.get("test", self.experiment["test"])["sync_every"],
+        )
+        return int(found)
 
     # Who met what
 
@@ -194,7 +216,7 @@ class Run:
             stream,
             *([] if seed is None else [seed]),
         ):
-            yield Drawn(Entry(system, phase == SELECTED), of, client, slot, trees.load(content))
+            yield Drawn(Entry.of(system, phase), of, client, slot, trees.load(content))
 
     def senders(self, entry: Entry, seed: int, stream: str) -> dict[int, list[int]]:
         """Slot → the clients that sent something."""

@@ -60,7 +60,8 @@ def _scored(run: Run, entry: Entry, stream: str, seed: int) -> Scored | None:
     recalls = [of.correct / of.seen for of in run.classes.get((entry, seed, stream), {}).values() if of.seen]
     both = [client for client in each if client in plain]
     return Scored(
-        *entry,
+        entry.system,
+        entry.selected,
         stream,
         seed,
         clients=len(each),

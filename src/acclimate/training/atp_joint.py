@@ -43,7 +43,7 @@ class ATPJoint(Algorithm[Joint, None]):
 
     def init(self, task: Task) -> Joint:
         start = task.start()  # before anything else is drawn, so that it is FedAvg's
-        names = Modules(task.build(start), self.modules).tensors
+        names = Modules(task.build(None), self.modules).tensors
         return Joint(start, {name: torch.zeros((), dtype=tensor.dtype) for name, tensor in names.items()}, 0)
 
     def expects(self, server: Joint, task: Task) -> tuple[Params, Params]:
