@@ -125,6 +125,18 @@ def test_upfl_gives_two_shards_to_each_of_100_clients(data):
     assert max((histogram(chosen, s.segments[0].rows) > 0).sum() for s in chosen.streams) <= 4  # shards cross classes
 
 
+@pytest.mark.parametrize(("name", "thirds"), [("mnist", (7, 7, 9)), ("fashion-mnist", (0, 0, 0))])
+def test_upfl_shards_cross_classes_where_these_differ_in_size(data, name, thirds):
+    data(f"{name.replace('-', '_')}.npz")
+    found = []
+    for seed in range(3):
+        chosen = plan("upfl", seed, data=name)
+        held = [np.concatenate([h.rows for h in pair]) for pair in chosen.source.values()]
+        held += [rows_of(stream) for stream in chosen.streams]
+        found.append(sum((histogram(chosen, rows) > 0).sum() > 2 for rows in held))
+    assert tuple(found) == thirds  # as the deviations of fedtta-table1 say
+
+
 def test_upfl_cifar10_has_two_distinct_classes_510_90_600(data):
     data("cifar10_jpeg.npz")
     chosen = plan("upfl", data="cifar10")
@@ -177,6 +189,64 @@ def test_upfl_without_the_column_says_what_is_possible(data):
     data("cifar10_jpeg.npz")
     with pytest.raises(ConfigError, match="no writer for its images; possible"):
         plan("upfl", data="cifar10", partition="writer")
+
+
+@pytest.mark.parametrize("partition", ["shards", "dirichlet"])
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"clients": 1}, "clients: 1 with new: 0.5 makes 1 and 0"),
+        ({"clients": 10, "new": 1.0}, "clients: 10 with new: 1 makes 0 and 10"),
+        ({"clients": 10, "new": 0.01}, "clients: 10 with new: 0.01 makes 10 and 0"),
+    ],
+)
+def test_upfl_needs_clients_that_train_and_new_ones(partition, options, found):
+    with pytest.raises(ConfigError, match=f"expected clients that train and new ones; {found}; possible: clients of"):
+        plan("upfl", data="digits", partition=partition, **options)
+
+
+@pytest.fixture
+def small_cifar100(tmp_path, monkeypatch):
+    """CIFAR-100 in form, small and blank: it is not at hand."""
+    labels = np.arange(600) % 100
+    images = np.zeros((600, 32, 32, 3), dtype=np.uint8)
+    write_pack(tmp_path / "cifar100.npz", images, labels, {"superclass": labels // 5, "writer": np.arange(600) % 30})
+    monkeypatch.setenv("ACCLIMATE_DATA", str(tmp_path))
+
+
+@pytest.mark.parametrize(("clients", "possible"), [(10, 20), (110, 120)])
+def test_upfl_cuts_all_superclasses_alike_or_says_how_many_clients_can_be(small_cifar100, clients, possible):
+    assert len(all_rows(plan("upfl", data="cifar100"))) == 50 * 2 + 50
+    with pytest.raises(ConfigError, match=f"expected a multiple of 20.*found {clients}; possible: {possible}"):
+        plan("upfl", data="cifar100", clients=clients)
+
+
+def test_upfl_with_fewer_writers_than_clients_says_so(small_cifar100):
+    chosen = plan("upfl", data="cifar100", partition="writer", clients=31)
+    assert (len(chosen.source), len(chosen.streams)) == (15, 15)
+    assert chosen.remarks == ["30 clients instead of 31: 'cifar100' has no more writers"]
+    assert plan("upfl", data="cifar100", partition="writer", clients=30).remarks == []
+
+
+def test_upfl_counts_clients_left_out_also_where_all_images_are_used(two_cifars):
+    """With so small an alpha a class goes to one client as a whole: ten classes leave half of twenty without any."""
+    chosen = plan("upfl", data="cifar10", partition="dirichlet", clients=40, test_alpha=1e-6)
+    gone = 20 - len(chosen.streams)
+    assert gone >= 10
+    assert f"{gone} of 20 new clients and 0 of 200 images" in chosen.remarks[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"angles": ()}, "- angles: expected at least one angle; found none"),
+        ({"test_angles": ()}, "- test_angles: expected at least one angle; found none"),
+        ({"clients": 1}, "clients: expected at least 2, one that trains and a new one; found 1"),
+    ],
+)
+def test_upfl_rotation_without_angles_or_clients_is_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        plan("upfl-rotation", data="digits", **options)
 
 
 def test_upfl_rotation_groups_clients_by_angle():

@@ -29,10 +29,10 @@ NATURAL = {
 class UPFL(Scenario):
     """100 clients, half train (85/15) and half are new; partitions by data set as in the paper's Table 1.
 
-    MNIST, Fashion-MNIST: two random shards, maybe of one class; CIFAR-10: two distinct classes; CIFAR-100: each
-    superclass cut in five; FEMNIST: by writer. `dirichlet`: the training set to half of the clients with `alpha`, the
-    test set to the others with `test_alpha` (§4.4); whoever gets nothing is left out, as in the authors' code, and a
-    remark says how many. `test_share` keeps only a part of what new clients have (§4.5);
+    MNIST, Fashion-MNIST: two random shards, maybe of one class, or of three where classes differ in size; CIFAR-10: two
+    distinct classes; CIFAR-100: each superclass cut in five; FEMNIST: by writer. `dirichlet`: the training set to half
+    of the clients with `alpha`, the test set to the others with `test_alpha` (§4.3); whoever gets nothing is left out,
+    as in the authors' code, and a remark says how many. `test_share` keeps only a part of what new clients have (§4.4);
     `public` sets a part of everything aside as unlabelled public data, for devices with models of different sizes
     (`model: {name: fedtta-cnn, variants: [{width: small}, {width: medium}, {width: big}]}`).
     """
@@ -51,7 +51,7 @@ class UPFL(Scenario):
         dataset, rng = sources.load(self.data), np.random.default_rng([seed, 4])
         everything = rng.permutation(len(dataset.labels))
         shared, rest = np.split(everything, [round(self.public * len(everything))])
-        fresh, remarks = round(self.clients * self.new), list[str]()
+        fresh, remarks = self._fresh(self.clients), list[str]()
         if self.partition == "dirichlet":
             split = dataset.column("split")[rest]
             old, notes = _dealt(dataset, rest[split == 0], self.clients - fresh, self.alpha, rng, "source", least=2)
@@ -60,7 +60,9 @@ class UPFL(Scenario):
         else:
             parts = self._parts(dataset, rest, rng)
             order = rng.permutation(len(parts))
-            fresh = round(len(parts) * self.new)
+            fresh = self._fresh(len(parts))
+            if len(parts) < self.clients:
+                remarks.append(f"{len(parts)} clients instead of {self.clients}: '{self.data}' has no more writers")
             old, new = [parts[i] for i in order[fresh:]], [parts[i] for i in order[:fresh]]
         source = {}
         for client, rows in enumerate(old):
@@ -71,6 +73,16 @@ class UPFL(Scenario):
             for k, rows in enumerate(new)
         ]
         return Plan(dataset, source, streams, Holding(shared) if len(shared) else None, remarks)
+
+    def _fresh(self, clients: int) -> int:
+        """How many of some clients are new; somebody is, and somebody is not."""
+        fresh = round(clients * self.new)
+        if not 0 < fresh < clients:
+            raise ConfigError(
+                [f"expected clients that train and new ones; clients: {clients} with new: {self.new:g} makes "
+                 f"{clients - fresh} and {fresh}; possible: clients of at least 2, and new such as 0.5"], "upfl",
+            )  # fmt: skip
+        return fresh
 
     def _parts(self, dataset: Dataset, pool: Rows, rng: np.random.Generator) -> list[Rows]:
         kind = NATURAL.get(self.data, "shards") if self.partition == "natural" else self.partition
@@ -84,7 +96,11 @@ class UPFL(Scenario):
             )
         groups = list(partition.by_column(dataset.column(kind), pool).values())
         if kind == "superclass":
-            cuts = self.clients // len(groups)
+            cuts, beyond = divmod(self.clients, len(groups))
+            if beyond:
+                expected = f"a multiple of {len(groups)}, since all superclasses are cut alike"
+                possible = (cuts + 1) * len(groups)
+                raise ConfigError([f"clients: expected {expected}; found {self.clients}; possible: {possible}"], "upfl")
             return [part for rows in groups for part in np.array_split(rng.permutation(rows), cuts)]
         chosen = rng.permutation(len(groups))[: self.clients]
         return [rng.permutation(groups[i]) for i in chosen]
@@ -97,10 +113,12 @@ def _dealt(
     parts = partition.dirichlet(dataset.labels, pool, clients, dataset.classes, alpha, rng, least=0)
     kept = [rows for rows in parts if len(rows) >= least]
     if not kept:
-        raise ConfigError([f"Dir({alpha:g}) left none of {clients} {who} clients with images"], "upfl")
+        raise ConfigError(
+            [f"Dir({alpha:g}) left none of {clients} {who} clients with images; possible: a larger alpha"], "upfl"
+        )
     unused = len(pool) - sum(map(len, kept))
     said = f"{clients - len(kept)} of {clients} {who} clients and {unused} of {len(pool)} images"
-    return kept, [f"left out by Dir({alpha:g}), cut to whole images: {said}"] if unused else []
+    return kept, [f"left out by Dir({alpha:g}), cut to whole images: {said}"] if unused or len(kept) < clients else []
 
 
 @dataclass(frozen=True)
@@ -117,6 +135,12 @@ class UPFLRotation(Scenario):
     validation: Share = 0.15
 
     def plan(self, seed: int) -> Plan:
+        chosen = {"angles": self.angles, "test_angles": self.test_angles}
+        wrong = [f"{name}: expected at least one angle; found none" for name, angles in chosen.items() if not angles]
+        if self.clients < 2:
+            wrong.append("clients: expected at least 2, one that trains and a new one; found 1")
+        if wrong:
+            raise ConfigError(wrong, "upfl-rotation")
         dataset, rng = sources.load(self.data), np.random.default_rng([seed, 5])
         pool = rng.permutation(len(dataset.labels))[: self.clients * self.per_client]
         source, streams, groups = {}, [], {}

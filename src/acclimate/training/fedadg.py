@@ -1,7 +1,10 @@
 """FedADG: federated adversarial domain generalisation (Zhang et al., 2021).
 
 The UPFL paper gives the size of the noise, and sizes of features that are not those of the models it says all methods
-share; here features are what enters the head. Adversarial losses are least squares. All four parts are averaged.
+share; here features are what enters the head. Adversarial losses are least squares: the discriminator gives 1 to the
+reference and 0 to features, the model goes down (1 − D(F))². The generator goes down D(G)², so that the reference comes
+to meet the features; two implementations that we have read have the same roles but (1 − D(G))² there, and no gradient
+that reaches the generator. All four parts are averaged.
 """
 
 from __future__ import annotations

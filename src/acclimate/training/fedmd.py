@@ -1,7 +1,7 @@
 """FedMD: heterogeneous federated learning by distillation on public data (Li & Wang, 2019).
 
-Without the initial training on labelled public data: public images have no labels here, as in FedTTA's comparison. With
-the adapter `tent-upfl` it is that comparison's heterogeneous TENT (Ye et al., SDM 2024, §4.6).
+Without the initial training on public data, which have no labels here. With the adapter `tent-upfl` it is close to the
+heterogeneous TENT of Ye et al. (SDM 2024, §4.6), in whose code models adapt to public images before they send logits.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class ODPFLHN(Algorithm[State, Tensor]):
     personal = ("model",)
     revision: ClassVar[int] = 1  # nothing was clipped
     local: LocalSGD = LocalSGD(lr=0.3, steps=20, batch_size=64)
-    encoder_lr: Positive = 0.5
+    encoder_lr: Positive = 0.5  # the server's, as the next: they do not fall, and there is no weight decay
     hyper_lr: Positive = 0.5
     embedding: Count = 32
     hidden: Count = 100
@@ -72,7 +72,7 @@ class ODPFLHN(Algorithm[State, Tensor]):
         return State(params.of(nets), torch.zeros(len(_flat(bias)), self.hidden), bias, start, 0)
 
     def client_init(self, client: Client) -> Tensor:
-        return torch.zeros(self.hidden)
+        return torch.zeros(self.hidden)  # h: a source client's model is made of that of before the server's last step
 
     def client_update(self, server: State, state: Tensor, client: Client) -> tuple[Reply, Tensor]:
         nets = params.load(Nets(client.task.shape, self.embedding, self.hidden), server.nets)

@@ -1,7 +1,7 @@
 """PFL-Ensemble: new clients get everybody's personal model (Ye et al., SDM 2024, §4.1, on FedPer).
 
 The paper says that logits are averaged. Heads are linear, so that is the model with the mean head, which is what new
-clients get; the adapter of the same name averages the probabilities instead.
+clients get; the adapter of the same name, as in `fedtta-table1`, averages the probabilities instead.
 """
 
 from __future__ import annotations
