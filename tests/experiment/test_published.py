@@ -1,5 +1,8 @@
 """Published tables: every one of them stands for experiments that exist, and a wrong name is a message."""
 
+import itertools
+import statistics
+
 import pytest
 import yaml
 
@@ -9,6 +12,7 @@ from acclimate.experiment import catalog, published
 from acclimate.experiment.catalog import shipped
 from acclimate.experiment.published import ONLY, met
 from acclimate.experiment.reader import parse
+from acclimate.report.measured import mean_of
 
 ROWS = {"none": "No adaptation", "em": "EM"}
 
@@ -167,3 +171,27 @@ def test_met_has_the_streams_and_groups_that_a_run_will_have():
         "test": {"15°", "45°"},
         "validation": {"0°", "30°", "60°"},
     }
+
+
+def _mean(printed):
+    """The printed mean, or that of the groups or shifts that are printed."""
+    if not isinstance(printed, dict) or mean_of(printed) is not None:
+        return mean_of(printed)
+    return statistics.fmean(mean_of(value) for value in printed.values())
+
+
+# Where the paper's own values say something else than its text, and the text is what is checked.
+SAID_OTHERWISE: set[tuple[str, str, str]] = set()
+
+
+@pytest.mark.parametrize("name", published.names())
+def test_claims_hold_on_the_values_that_the_paper_prints(name):
+    """A claim is what the paper leads one to expect, so it cannot contradict the paper."""
+    paper = published.published(name)
+    for claim in paper.claims:
+        for piece, higher, lower in itertools.product(claim.piece or paper.pieces, claim.higher, claim.lower):
+            above, below = (paper.printed(paper.rows[system], piece) for system in (higher, lower))
+            for stream in set(above) & set(below) & {ONLY, *(claim.stream or above)}:
+                a, b = _mean(above[stream]), _mean(below[stream])
+                if a is not None and b is not None and (piece, higher, lower) not in SAID_OTHERWISE:
+                    assert a > b, (piece, stream, higher, lower)

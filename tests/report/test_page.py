@@ -5,13 +5,16 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from acclimate.engine.evaluate import Commit, Score
 from acclimate.report.export import as_csv, as_latex, escaped
+from acclimate.report.measured import measured
 from acclimate.report.page import page as page_module
+from acclimate.report.page.compare import _paired
 from acclimate.report.page.html import data, joined, script, tag
 from acclimate.report.page.page import page
 from acclimate.report.significance import paired
@@ -193,3 +196,31 @@ def test_page_of_two_runs_says_what_differs_and_pairs_their_clients(tmp_path):
 def _no_bundle(monkeypatch):
     """Nobody runs the scripts here."""
     monkeypatch.setattr(page_module, "vega", lambda: "/* Vega */")
+
+
+def test_where_nothing_can_be_compared_nobody_is_surely_worse(tmp_path):
+    """One client has no spread to judge by."""
+    counts = {"test": {"none": {0: (5, 10)}, "tent": {0: (5, 10)}}}
+    store, run = toy(tmp_path, counts, groups={})
+    said = sentence(standings(run, table(run), "test"))
+    store.close()
+    assert "surely" not in said
+
+
+def test_what_is_measured_so_far_has_the_seeds_that_it_has(tmp_path):
+    """Of a run that goes on, one system may be a seed ahead of another."""
+    store, run = toy(tmp_path, seeds=(0, 1))
+    store.forget(Unit(run.id, "tent", 1))
+    found = measured(store.runs()[0])["systems"]
+    store.close()
+    assert (found["none"]["seeds"], found["tent"]["seeds"]) == ([0, 1], [0])
+    assert len(found["tent"]["streams"]["original"]["accuracy"]) == 1
+
+
+def test_runs_whose_test_clients_are_others_are_not_paired(tmp_path):
+    store, run = toy(tmp_path)
+    tests = [run.experiment["test"], {**run.experiment["test"], "scenario": {"name": "elsewhere"}}]
+    runs = [replace(run, experiment={**run.experiment, "test": test}) for test in tests]
+    same, other = (str(_paired([run, one], ["a", "b"])) for one in runs)
+    store.close()
+    assert "No run shares its clients" not in same and "No run shares its clients" in other
