@@ -1,5 +1,6 @@
 """The published protocols on real data: their counts are the specification's. Skipped by name without the data."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -428,7 +429,24 @@ def test_domain_shift_tests_everybody_on_the_domain_left_out(data):
     data("office_caltech10_64.npz")
     chosen = plan("domain-shift", shift="domain", target="dslr")
     assert len(chosen.source) == len(chosen.streams) == 3
-    assert {len(s.segments[0].rows) for s in chosen.streams} == {157}
+    assert {len(s.segments[0].rows) for s in chosen.streams} == {31}  # a fifth, as a client of its own would be tested
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shift": "domain"}, "target: shift: domain leaves out a domain; possible: amazon, caltech10, dslr, webcam"),
+        ({"shift": "domain", "target": "dslt"}, "target: unknown domain 'dslt'; did you mean 'dslr'"),
+        ({"target": "dslr"}, "target: a domain is left out by shift: domain only; found shift: covariate"),
+        ({"clients_per_domain": 130}, "expected at least two images to train on for each of 130 clients"),
+        ({"test": 0.0}, "and some to test, found 958 and 0"),
+        ({"test": 1.0}, "found 0 and 958"),
+    ],
+)
+def test_domain_shift_says_what_cannot_be(data, options, message):
+    data("office_caltech10_64.npz")
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        plan("domain-shift", **options)
 
 
 FIVE = ("mnist.npz", "svhn_jpeg.npz", "usps.npz", "chars74k_font_digits.npz", "mnist_m_jpeg.npz")

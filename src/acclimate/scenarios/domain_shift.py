@@ -33,7 +33,7 @@ class DomainShift(Scenario):
 
     revision: ClassVar[int] = 1
 
-    data: Literal["digits-5", "office-caltech10", "pacs"] = "office-caltech10"
+    data: Literal["digits-5", "office-caltech10", "pacs", "domainnet"] = "office-caltech10"
     shift: Literal["covariate", "domain"] = "covariate"
     target: str | None = None  # of `domain`
     domains: tuple[str, ...] = DIGITS  # of digits-5
@@ -49,19 +49,20 @@ class DomainShift(Scenario):
         digits = self.data == "digits-5"
         dataset = sources.combine(self.domains, self.size, 3) if digits else sources.load(self.data, self.size)
         rng, names, groups = np.random.default_rng([seed, 8]), dataset.names["domain"], twins(dataset)
-        if self.shift == "domain" and self.target not in names:
-            raise ConfigError(
-                [f"target: unknown domain '{self.target}'; {nearest(self.target, names)}"], "domain-shift"
-            )
+        self._check(names)
         by_domain = partition.by_column(dataset.column("domain"), np.arange(len(dataset.labels)))
-        halves = {
-            d: self._halves(dataset, names[d], rng.permutation(rows), groups, rng) for d, rows in by_domain.items()
-        }
+        halves = {d: self._halves(dataset, rng.permutation(rows), groups, rng) for d, rows in by_domain.items()}
         source, streams, each = {}, [], self.clients_per_domain
         for domain, (rest, own) in halves.items():
             if self.shift == "domain" and names[domain] == self.target:
                 continue
             tests = partition.apart(own, _ends(own, each), groups)
+            if not len(own) or len(rest) < 2 * each:
+                raise ConfigError(
+                    [f"{names[domain]}: expected at least two images to train on for each of {each} clients and some to "
+                     f"test, found {len(rest)} and {len(own)}; fewer clients_per_domain, or another test"],
+                    "domain-shift",
+                )  # fmt: skip
             for k, part in enumerate(partition.apart(rest, _ends(rest, each), groups)):
                 client = domain * each + k
                 train, check = partition.apart(part, [len(partition.cut(part, self.validation)[0])], groups)
@@ -76,16 +77,26 @@ class DomainShift(Scenario):
         domains = {client: names[client // each] for client in source}
         return Plan(dataset, source, streams, remarks=remarks, groups=domains)
 
+    def _check(self, names: tuple[str, ...]) -> None:
+        """That a domain is left out where one is to be, and not else."""
+        wrong = ""
+        if self.shift != "domain" and self.target is not None:
+            wrong = f"target: a domain is left out by shift: domain only; found shift: {self.shift}"
+        elif self.shift == "domain" and self.target is None:
+            wrong = f"target: shift: domain leaves out a domain; possible: {', '.join(names)}"
+        elif self.shift == "domain" and self.target not in names:
+            wrong = f"target: unknown domain '{self.target}'; {nearest(str(self.target), names)}"
+        if wrong:
+            raise ConfigError([wrong], "domain-shift")
+
     def _halves(
-        self, dataset: Dataset, name: str, rows: Rows, groups: NDArray[np.int64], rng: np.random.Generator
+        self, dataset: Dataset, rows: Rows, groups: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[Rows, Rows]:
         """A domain's images to train and validate on, and those to test."""
         split = dataset.columns.get("split", np.full(len(dataset.labels), -1))[rows]
         most = self.most or (SUBSET if self.data == "digits-5" else len(rows))
         if (split >= 0).all():
             rest, own = rows[split == 0], rows[split == 1]
-        elif self.shift == "domain" and name == self.target:  # nobody trains on any of it
-            rest, own = rows[:0], rows
         else:
             rest, own = map(rng.permutation, partition.apart(rows, [len(partition.cut(rows, self.test)[0])], groups))
         return rest[:most], own[: self.most_test]
