@@ -148,6 +148,13 @@ def test_btfl_with_equal_heads_is_the_global_model():
     torch.testing.assert_close(one(x), one.net(x).log_softmax(-1))
 
 
+def test_btfl_takes_what_was_never_seen_for_unlikely_not_impossible():
+    """Without smoothing a feature that was 0 for every training image has p = 1, and one that never was p = 0."""
+    one = adapter([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0], [0.5, 0.5], 0.5, 0.5)
+    logits = one(torch.tensor([[[[3.0, 0.0]]], [[[0.0, 3.0]]]], dtype=torch.float64))
+    assert logits.isfinite().all() and one.prior.isfinite().all()
+
+
 def test_btfl_takes_no_gradient(monkeypatch):
     def forbidden(*_, **__):
         raise AssertionError("a gradient was taken")

@@ -1,4 +1,4 @@
-"""Random views of image batches: parts, mirror images, other colours, quarter turns.
+"""Random views of image batches: parts, mirror images, other colours.
 
 Images are floats [B, C, H, W] in [0, 1], in colour or grey, and stay so; what is channels last in memory stays so too.
 Whatever is random is drawn for each image by itself, from torch's default generator. A name that ends in an underscore
@@ -19,6 +19,7 @@ from acclimate.options import NonNegative, Positive, Share
 
 TRIES = 10  # of a box that fits into the image
 BRIGHTNESS, CONTRAST, SATURATION = 0, 1, 2
+THIRDS = torch.tensor([0.0, 4 / 6, 2 / 6]).view(1, 3, 1, 1)  # of a turn: where red, green and blue read the hue
 
 
 @dataclass(frozen=True)
@@ -70,18 +71,19 @@ def _crop(
     shape = torch.empty(TRIES, len(x)).uniform_(*map(math.log, ratio)).exp_()
     place = torch.rand(2, len(x))
     wide, high = (area * shape).sqrt_().round_(), (area / shape).sqrt_().round_()
-    fits = (wide >= 1) & (wide <= width) & (high >= 1) & (high <= height)
-    first, none = fits.byte().argmax(0, keepdim=True), ~fits.any(0)
+    fits = (wide.clamp(1, width) == wide) & (high.clamp(1, height) == high)
+    fit, first = fits.max(0, keepdim=True)  # whether any does, and the first that does
+    none = ~fit.squeeze(0)
     widest = min(max(width / height, ratio[0]), ratio[1])  # width : height of the largest box
     wide = wide.gather(0, first).squeeze(0).masked_fill_(none, min(width, round(height * widest)))
     high = high.gather(0, first).squeeze(0).masked_fill_(none, min(height, round(width / widest)))
     place.masked_fill_(none, 0.5)
     top, left = (place[0] * (height - high + 1)).floor_(), (place[1] * (width - wide + 1)).floor_()
     rows, columns = size or (height, width)
-    grid = torch.empty(len(x), rows, columns, 2)
-    grid[..., 0] = _places(left, wide, width, columns).unsqueeze(1)
-    grid[..., 1] = _places(top, high, height, rows).unsqueeze(2)
-    return F.grid_sample(x, grid, align_corners=False)
+    across, down = _places(left, wide, width, columns), _places(top, high, height, rows)
+    nought = torch.zeros(())  # a pair (across, down) as one complex number: written in one pass
+    grid = torch.complex(across, nought).unsqueeze(1) + torch.complex(nought, down).unsqueeze(2)
+    return F.grid_sample(x, torch.view_as_real(grid), align_corners=False)
 
 
 def _places(start: Tensor, length: Tensor, pixels: int, size: int) -> Tensor:
@@ -99,7 +101,7 @@ def flip(x: Tensor, p: float = 0.5) -> Tensor:
 def flip_(x: Tensor, p: float) -> Tensor:
     """As `flip`, in place."""
     chosen = _chosen(torch.rand(len(x)) < p)
-    return x.index_copy_(0, chosen, x[chosen].flip(3))
+    return x.index_copy_(0, chosen, x.index_select(0, chosen).flip(3))
 
 
 def jitter(
@@ -127,11 +129,12 @@ def jitter_(x: Tensor, brightness: float, contrast: float, saturation: float, hu
     order = torch.rand(len(x), len(amounts)).argsort(1)
     turns, when = torch.empty(len(x)).uniform_(-hue, hue), torch.randint(4, (len(x),))  # the hue's place among them
     spared = torch.rand(len(x)) >= p
-    factors[spared], when[spared] = 1.0, -1
+    factors.masked_fill_(spared.unsqueeze(1), 1.0)
+    when.masked_fill_(spared, -1)
     for step in range(len(amounts) + 1):
         if colours and hue > 0:
             rows = _chosen(when == step)
-            x.index_copy_(0, rows, turn_hue(x[rows], turns[rows]))
+            x.index_copy_(0, rows, turn_hue(x.index_select(0, rows), turns[rows]))
         if step < len(amounts):
             kinds = order[:, step]
             recolour_(x, kinds, factors.gather(1, kinds.unsqueeze(1)))
@@ -145,7 +148,8 @@ def recolour_(x: Tensor, kinds: Tensor, factors: Tensor) -> Tensor:
     """
     kinds, factors, own = _each(kinds), _each(factors), luma(x)
     mean = own.mean((1, 2, 3), keepdim=True)
-    other = own * ((1 - factors) * (kinds == SATURATION)) + mean * ((1 - factors) * (kinds == CONTRAST))
+    rest = 1 - factors
+    other = (own * (rest * (kinds == SATURATION))).add_(mean * (rest * (kinds == CONTRAST)))
     return x.mul_(factors).add_(other).clamp_(0, 1)
 
 
@@ -161,7 +165,7 @@ def turn_hue(x: Tensor, turns: Tensor) -> Tensor:
     chroma = x.amax(1).sub_(low)
     distance = (red - green).sub_(blue).add_(low).div_(chroma.clamp(min=1e-12)).add_(2)  # |h − 3|
     hue = torch.copysign(distance, green - blue).div_(-6).add_(0.5).add_((turns % 1).view(-1, 1, 1))  # in turns
-    hues = (hue.unsqueeze(1) + torch.tensor([0.0, 4 / 6, 2 / 6]).view(1, 3, 1, 1)).frac_()
+    hues = (hue.unsqueeze(1) + THIRDS).frac_()
     shares = hues.mul_(6).sub_(3).abs_().sub_(1).clamp_(0, 1)
     return shares.mul_(chroma.unsqueeze(1)).add_(low.unsqueeze(1))
 
@@ -174,7 +178,9 @@ def grey(x: Tensor, p: float) -> Tensor:
 def grey_(x: Tensor, p: float) -> Tensor:
     """As `grey`, in place."""
     chosen = _chosen(torch.rand(len(x)) < p)
-    return x.index_copy_(0, chosen, luma(x[chosen]).expand(-1, x.shape[1], -1, -1))
+    if len(chosen) == 0:
+        return x
+    return x.index_copy_(0, chosen, luma(x.index_select(0, chosen)).expand(-1, x.shape[1], -1, -1))
 
 
 def luma(x: Tensor) -> Tensor:
@@ -183,12 +189,6 @@ def luma(x: Tensor) -> Tensor:
         return x
     red, green, blue = x.unbind(1)
     return (red * LUMA[0]).add_(green, alpha=LUMA[1]).add_(blue, alpha=LUMA[2]).unsqueeze(1)
-
-
-def rotations(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Square images, all turned by 0, then by 90, 180 and 270 degrees counter-clockwise, and the quarters of each."""
-    turned = torch.cat([x.rot90(quarters, (2, 3)) for quarters in range(4)])
-    return _like(x, turned), torch.arange(4).repeat_interleave(len(x))
 
 
 def _chosen(mask: Tensor) -> Tensor:

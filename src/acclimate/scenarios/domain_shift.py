@@ -59,8 +59,8 @@ class DomainShift(Scenario):
             tests = partition.apart(own, _ends(own, each), groups)
             if not len(own) or len(rest) < 2 * each:
                 raise ConfigError(
-                    [f"{names[domain]}: expected at least two images to train on for each of {each} clients and some to "
-                     f"test, found {len(rest)} and {len(own)}; fewer clients_per_domain, or another test"],
+                    [f"{names[domain]}: expected at least two images to train on for each of {each} clients and "
+                     f"some to test, found {len(rest)} and {len(own)}; fewer clients_per_domain, or another test"],
                     "domain-shift",
                 )  # fmt: skip
             for k, part in enumerate(partition.apart(rest, _ends(rest, each), groups)):
