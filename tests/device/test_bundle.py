@@ -1,6 +1,8 @@
 """Bundles: taken out of a run, loaded elsewhere with little more than torch."""
 
+import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -11,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import acclimate as ac
 import battery
+from acclimate import trees
 from acclimate.engine.executor import one_thread
 from acclimate.engine.seeds import seed_call
 from acclimate.errors import AcclimateError, ConfigError, MissingData, MissingKnowledge
@@ -99,6 +102,112 @@ def test_bundle_that_was_changed_or_is_none_is_refused(tmp_path):
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": "acclimate bundle 2"}))
     with pytest.raises(MissingData, match="found 'acclimate bundle 2'; a newer acclimate may read it"):
         ac.load(tmp_path / "b")
+
+
+def put(manifest, place, value):
+    """Write a value into a manifest, at a place such as method.options.lr."""
+    *way, last = place.split(".")
+    for key in way:
+        manifest = manifest[key]
+    manifest[last] = value
+
+
+MANIFESTS = {  # what is written where, and what is said of it
+    "files that are a list": ("files", [], r"manifest.json: expected a mapping as 'files', found \[\]"),
+    "a method that is a name": ("method", "tent", "expected a mapping as 'method', found \"tent\""),
+    "an origin that is a number": ("origin", 3, "expected a mapping as 'origin', found 3"),
+    "a number of classes": ("classes", 10, "expected a list as 'classes', found 10"),
+    "fewer classes": ("classes", ["one"], "the tensors are not those of the model"),
+    "a shape of two": ("input.shape", [18, 18], r"expected null, or a shape \[channels, height, width\] as 'input'"),
+    "a shape with a zero": ("input.shape", [1, 0, 18], r"expected null, or a shape .* as 'input'"),
+    "a shape of words": ("input", "18x18", r"expected null, or a shape .* as 'input'"),
+    "no input": ("input", None, "cannot be put together"),
+    "no normalisation": ("normalisation", None, "cannot be put together"),
+    "means of two channels": ("normalisation.mean", [0.5, 0.5], r"a mean and a std of each of 1 channel\(s\), found"),
+    "a mean in words": ("normalisation.mean", ["x"], "cannot be put together"),
+    "a negative batch size": ("batch size", -5, "expected 1 or more, or \"all\", as 'batch size', found -5"),
+    "a batch size of yes": ("batch size", True, "as 'batch size', found true"),
+    "an unknown option": ("method.options.lrr", 1, "cannot be put together .*'lrr'"),
+    "options that are a list": ("method.options", [1], "cannot be put together"),
+    "a rate in words": ("method.options.lr", "x", r"option 'lr': expected a number, found 'x'"),
+    "steps in words": ("method.options.steps", "x", r"option 'steps': expected a number, found 'x'"),
+    "no steps": ("method.options.steps", None, r"option 'steps': expected a number, found None"),
+    "a method for sounds": ("method.takes", ["sounds"], "the method takes: expected .*; found sounds"),
+    "a model without a name": ("model.name", [], "cannot be put together"),
+    "an unknown option of the model": ("model.depth", 3, "cannot be put together .*'depth'"),
+    "a phase that is a name": ("model.extended by", ["fedtta"], "cannot be put together"),
+}
+
+
+@pytest.mark.parametrize("how", MANIFESTS)
+def test_malformed_manifest_is_refused_in_words(how, bundles, tmp_path):
+    folder = shutil.copytree(bundles / "tent", tmp_path / "b")
+    place, value, said = MANIFESTS[how]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    put(manifest, place, value)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(MissingData, match=said):
+        ac.load(folder)
+
+
+def test_guarded_method_with_a_rate_in_words_is_refused(tmp_path):
+    exported("guard", tmp_path / "b", adapter={"name": "tent", "lr": 0.1})
+    manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
+    put(manifest, "method.options.adapter.lr", "x")
+    (tmp_path / "b" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(MissingData, match="option 'lr': expected a number, found 'x'"):
+        ac.load(tmp_path / "b")
+
+
+def test_manifest_of_many_levels_is_refused(bundles, tmp_path):
+    folder = shutil.copytree(bundles / "tent", tmp_path / "b")
+    (folder / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(MissingData, match="expected the manifest of a bundle"):
+        ac.load(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "knowledge.safetensors"])
+@pytest.mark.parametrize("blob", [b"", b"no tensors", trees.dump([1, 2])], ids=["nothing", "words", "a list"])
+def test_file_of_a_bundle_that_holds_something_else_is_refused(name, blob, bundles, tmp_path):
+    folder = shutil.copytree(bundles / "tent", tmp_path / "b")
+    (folder / name).write_bytes(blob)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][name] = hashlib.sha256(blob).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(MissingData, match=r"cannot be put together|are not those of the model"):
+        ac.load(folder)
+
+
+def test_tensors_are_compared_before_memory_is_taken_for_the_model(bundles, tmp_path):
+    folder = shutil.copytree(bundles / "tent", tmp_path / "b")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["input"]["shape"] = [1, 100_000, 100_000]  # 8 TB
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(MissingData, match="the tensors are not those of the model"):
+        ac.load(folder)
+
+
+def test_comparing_the_tensors_of_a_model_neither_draws_nor_imports_much():
+    """Torch would import sympy to draw the weights of a resnet that has no memory."""
+    script = """
+        import sys, torch
+        from acclimate.device import bundle
+        from acclimate.device.revive import Reviver
+        from acclimate.experiment.catalog import MODELS
+        drawn = torch.get_rng_state()
+        normalisation = {"mean": [0.5] * 3, "std": [0.2] * 3}
+        for name in MODELS:
+            model = {"name": name, "extended by": []}
+            told = {"model": model, "input": {"shape": [3, 32, 32]}, "classes": 10 * ["x"],
+                    "normalisation": normalisation}
+            with torch.device("meta"), bundle._NothingDrawn():
+                net = bundle._empty(told, Reviver({}))
+            assert {tensor.device.type for tensor in net.state_dict().values()} == {"meta"}
+        assert torch.equal(drawn, torch.get_rng_state())
+        print("sympy" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_options_that_are_methods_or_records_survive_a_bundle(tmp_path):

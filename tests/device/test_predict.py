@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import sys
 
 import numpy as np
@@ -15,7 +16,7 @@ from acclimate import trees
 from acclimate.adapters import none
 from acclimate.adapters.none import NoAdaptation
 from acclimate.device import predict
-from acclimate.errors import ConfigError, ForeignState, MissingData
+from acclimate.errors import ConfigError, Damage, DamagedFile, ForeignState, MissingData
 from bundles import exported
 
 
@@ -138,8 +139,9 @@ def test_adapt_says_what_is_wrong(pictures, tmp_path, monkeypatch):
     with pytest.raises(MissingData, match=r"expected a column 'path' and a line per image, found \['file'\]"):
         predict.listed_images("list.csv", ())
     bundle, out = tmp_path / "bundle", tmp_path / "out.csv"
-    with pytest.raises(MissingData, match=r"nothing.png: expected an image"):
-        predict.predict_images(bundle, ["nothing.png"], out)
+    with pytest.raises(ConfigError, match="batch size: expected 1 or more, found -5"):
+        predict.predict_images(bundle, ["images/a/0.png"], out, batch_size=-5)
+    stop_after_the_first_batch(monkeypatch, bundle, predict.listed_images("images", ()), out)
     with pytest.raises(ConfigError, match=r"out.csv.progress is of other images; finish those first"):
         predict.predict_images(bundle, ["images/a/0.png"], out)
     out.with_name("out.csv.progress").unlink()
@@ -149,3 +151,111 @@ def test_adapt_says_what_is_wrong(pictures, tmp_path, monkeypatch):
     (tmp_path / "s").write_bytes(b"nothing")
     with pytest.raises(ForeignState, match="expected a state written by save"):
         predict.predict_images(tmp_path / "em", ["images/a/0.png"], tmp_path / "x.csv", tmp_path / "s")
+
+
+def stop_after_the_first_batch(monkeypatch, bundle, paths, out):
+    """Leave predictions half-way: three images are done."""
+
+    class Stopped(Exception):
+        pass
+
+    class Stopping(predict._Progress):
+        def add(self, *args):
+            super().add(*args)
+            raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(predict, "_Progress", Stopping)
+        predict.predict_images(bundle, paths, out, batch_size=3)
+
+
+@pytest.mark.filterwarnings("default::acclimate.errors.Damage")
+def test_adapt_goes_on_past_images_that_cannot_be_read(pictures, tmp_path, monkeypatch, call):
+    """What is learnt and said of the others is as if those had not been listed, also where it was stopped."""
+    exported("tent", tmp_path / "bundle", lr=0.1)
+    paths = predict.listed_images(str(tmp_path / "images"), ())
+    predict.predict_images(tmp_path / "bundle", paths, tmp_path / "without.csv", tmp_path / "s", batch_size=3)
+    for name in ("a/1-cut.png", "a/2-cut.png", "b/9-cut.png"):
+        (tmp_path / "images" / name).write_bytes((tmp_path / "images" / "a" / "0.png").read_bytes()[:40])
+    paths = predict.listed_images(str(tmp_path / "images"), ())
+    stop_after_the_first_batch(monkeypatch, tmp_path / "bundle", paths, tmp_path / "with.csv")
+    words = ("-o", "with.csv", "--state", "t", "--batch-size", "3")
+    code, out, err = call("adapt", "bundle", str(tmp_path / "images"), *words)
+    assert code == 0
+    assert "written: with.csv (12 images, 7 of them now)" in out
+    assert (
+        "note: 3 of 12 images could not be read and have no prediction; with.csv says why, in column 'problem'" in err
+    )
+    found = lines(tmp_path / "with.csv")
+    unread = [row for row in found if row["problem"]]
+    assert [row for row in found if not row["problem"]] == lines(tmp_path / "without.csv")
+    assert [row["path"].rpartition("/")[2] for row in unread] == ["1-cut.png", "2-cut.png", "9-cut.png"]
+    assert all(row["problem"].startswith("expected an image, found") and not row["class"] for row in unread)
+    assert (tmp_path / "t").read_bytes() == (tmp_path / "s").read_bytes()
+
+
+def test_adapt_where_no_image_can_be_read_says_so_and_leaves_nothing(tmp_path):
+    exported("none", tmp_path / "bundle")
+    with pytest.raises(MissingData, match=r"none of the 2 images can be read; b.png: expected an image, found"):
+        predict.predict_images(tmp_path / "bundle", ["a.png", "b.png"], tmp_path / "out.csv", batch_size=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_adapt_goes_on_past_whatever_a_decoder_does(pictures, tmp_path, monkeypatch):
+    exported("none", tmp_path / "bundle")
+    read = predict.read_image
+
+    def failing(path, *args, **options):
+        if path.name == "3.png":
+            raise MemoryError
+        return read(path, *args, **options)
+
+    monkeypatch.setattr(predict, "read_image", failing)
+    paths = predict.listed_images(str(tmp_path / "images"), ())
+    with pytest.warns(Damage, match="1 of 9 images could not be read"):
+        predict.predict_images(tmp_path / "bundle", paths, tmp_path / "out.csv")
+    assert [row["problem"] for row in lines(tmp_path / "out.csv")] == [""] * 3 + ["MemoryError"] + [""] * 5
+
+
+def test_adapt_takes_file_names_that_are_not_utf_8(pictures, tmp_path, call):
+    exported("none", tmp_path / "bundle")
+    (tmp_path / "images" / "a" / "0.png").rename(os.fsdecode(bytes(tmp_path / "images" / "a") + b"/caf\xe9.png"))
+    assert call("adapt", "bundle", "images", "-o", "out.csv")[0] == 0
+    found = lines(tmp_path / "out.csv")
+    assert found[4]["path"] == r"images/a/caf\udce9.png"
+    assert found[4]["class"]
+
+
+def test_list_with_a_line_or_a_name_that_cannot_be_used_is_refused(tmp_path):
+    (tmp_path / "short.csv").write_text("client,path\nx,a.png\ny\n")
+    with pytest.raises(MissingData, match=r"short.csv, line 3: expected a path in column 'path', found none"):
+        predict.listed_images(str(tmp_path / "short.csv"), ())
+    stdin = io.TextIOWrapper(io.BytesIO(b"caf\xe9.png\n"), encoding="utf-8")
+    with pytest.raises(MissingData, match="stdin: expected a path per line, in UTF-8"):
+        predict.listed_images("-", stdin)
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "empty"])
+def test_adapt_with_damaged_progress_says_how_to_begin_again(pictures, tmp_path, monkeypatch, how):
+    exported("tent", tmp_path / "bundle", lr=0.1)
+    paths, out = predict.listed_images(str(tmp_path / "images"), ()), tmp_path / "out.csv"
+    stop_after_the_first_batch(monkeypatch, tmp_path / "bundle", paths, out)
+    beside = tmp_path / "out.csv.progress"
+    blob = beside.read_bytes()
+    flipped = blob.replace(b"done", b"dome", 1)
+    beside.write_bytes({"cut": blob[: len(blob) // 2], "flipped": flipped, "empty": b""}[how])
+    with pytest.raises(DamagedFile, match=r"out.csv.progress \(to begin again, remove it with .*out.csv\) was damaged"):
+        predict.predict_images(tmp_path / "bundle", paths, out)
+
+
+@pytest.mark.parametrize("left", [0, 20])
+def test_adapt_whose_rows_are_gone_says_how_to_begin_again(pictures, tmp_path, monkeypatch, left):
+    exported("none", tmp_path / "bundle")
+    paths, out = predict.listed_images(str(tmp_path / "images"), ()), tmp_path / "out.csv"
+    stop_after_the_first_batch(monkeypatch, tmp_path / "bundle", paths, out)
+    kept = out.read_bytes()[:left]
+    out.unlink()
+    if kept:
+        out.write_bytes(kept)
+    with pytest.raises(DamagedFile, match=rf"bytes that .* tells of, found {left}; to begin again, remove it with"):
+        predict.predict_images(tmp_path / "bundle", paths, out)

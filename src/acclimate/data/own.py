@@ -182,5 +182,6 @@ def _shape(file: Path) -> tuple[int, int, int]:
             turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientation: on its side
             width, height = image.size[::-1] if turned else image.size
             return (1 if image.mode in ("1", "L", "LA") else 3), height, width
-    except (OSError, SyntaxError, ValueError) as error:
-        raise MissingData(f"{file}: expected an image, found: {error}") from error
+    except Exception as error:  # whatever a decoder does with a damaged file
+        found = str(error) or type(error).__name__
+        raise MissingData(f"{file}: expected an image, found: {found}") from error

@@ -326,8 +326,11 @@ def _decoded(buf: Pixels, offsets: list[int], shape: tuple[int, ...]) -> Iterato
                 if image.size != (width, height):  # by its header, before anything is decoded
                     raise _Problem(f"expected images of {height}x{width}, found {image.size[::-1]} in row {row}")
                 pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
-            except (OSError, SyntaxError, ValueError) as error:
-                raise _Problem(f"expected an image in row {row}, found: {error}") from error
+            except _Problem:
+                raise
+            except Exception as error:  # whatever a decoder does with a damaged file
+                found = str(error) or type(error).__name__
+                raise _Problem(f"expected an image in row {row}, found: {found}") from error
             part[k] = pixels.reshape(height, width, channels)
         yield part
 

@@ -41,5 +41,6 @@ def read_image(path: Path, size: tuple[int, int], channels: int, *, upright: boo
             if (image.height, image.width) != size:
                 image = image.resize((size[1], size[0]), Image.Resampling.LANCZOS)
             return np.asarray(image).reshape(*size, channels)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise MissingData(f"{path}: expected an image, found: {error}") from error
+    except Exception as error:  # whatever a decoder does with a damaged file
+        found = str(error) or type(error).__name__
+        raise MissingData(f"{path}: expected an image, found: {found}") from error
