@@ -13,6 +13,7 @@ from acclimate.engine.executor import Processes, Serial
 from acclimate.errors import ConfigError
 from acclimate.experiment.reader import parse, read
 from acclimate.experiment.run import run
+from acclimate.plugins import listed
 from acclimate.store.database import Store
 
 MINE = """
@@ -273,3 +274,14 @@ def test_plugin_model_as_a_function_gets_only_what_it_asks_for(folder):
     (folder / "mine.yaml").write_text(yaml.safe_dump(raw))
     experiment = read(folder / "mine.yaml")
     assert experiment.model.build(experiment.scenario.made.build(0))(None).fc.out_features == 10
+
+
+def test_two_listed_plugins_of_one_name_are_refused_but_one_may_be_listed_twice(folder):
+    (folder / "other.py").write_text(MINE + "\nOTHER = True\n")
+    mine, other = f"{folder}/mine.py:Smooth", f"{folder}/other.py:Smooth"
+    with pytest.raises(
+        ValueError, match=r"two plug-ins are called 'Smooth', one of \w*mine_\w+ and one of \w*other_\w+"
+    ):
+        listed([mine, other])
+    once = listed([mine])
+    assert listed([mine, once["Smooth"]]) == once

@@ -158,3 +158,13 @@ def test_a_systems_own_validation_column_needs_the_population_that_is_tested():
     own = {"name": "x", "adapter": "em", "test": {"validation": True}}
     (problem,) = problems(systems=[own], test={"scenario": scenario})
     assert problem == "systems.0.test.validation: expected no test.scenario, whose population is another one"
+
+
+@pytest.mark.parametrize("first", [["fedbn"], ["fedavg", "finetune"]])
+def test_a_head_for_everybody_needs_a_model_for_everybody(first):
+    """Else it would be trained on everybody's own encoder and tested on one that nobody has trained."""
+    phases = [{"name": name, "rounds": 1} for name in (*first, "head")]
+    (problem,) = problems(phases=[], systems=[{"name": "x", "adapter": "none", "phases": phases}])
+    assert f"after '{first[-1]}' every client has its own; write {{name: local, of: head}}" in problem
+    alone = [*phases[:-1], {"name": "local", "rounds": 1, "of": "head"}]
+    assert tiny(phases=[], systems=[{"name": "x", "adapter": "none", "phases": alone}]).systems

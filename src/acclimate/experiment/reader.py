@@ -303,6 +303,12 @@ class _Reader:
                     self.problems.append(
                         f"{path}: phase '{who}' needs '{name}', exported by no phase{others} before; add: {add}"
                     )
+            if _goes_on(phase) and (own := _personal_model(phases[:place], phase)):
+                self.problems.append(
+                    f"{path}: phase '{who}' goes on from a model that is the same for everybody, and after '{own}' "
+                    f"every client has its own; write {{name: local, of: {who}}} for everybody alone, or a finetune "
+                    "with part: head"
+                )
             adds = type(phase.algorithm.made).extend is not Algorithm.extend
             if phase.scenario and (phase.algorithm.made.personal or adds):
                 self.problems.append(
@@ -346,6 +352,18 @@ def _on_top(known: Any, given: Any) -> Any:
     own = known if isinstance(known, dict) else {"name": known}
     same = isinstance(given, dict) and given.get("name", own["name"]) == own["name"]
     return {**own, **given} if same else given
+
+
+def _goes_on(phase: PhaseChoice) -> bool:
+    """Whether a phase makes, of a model that it needs, another one for everybody."""
+    made = phase.algorithm.made
+    return "model" in made.needs and "model" in made.exports and "model" not in made.personal
+
+
+def _personal_model(before: Sequence[PhaseChoice], phase: PhaseChoice) -> str:
+    """The phase whose model it would go on from, if that is a client's own."""
+    makers = [p.algorithm for p in before if p.scenario == phase.scenario and p.trains]
+    return makers[-1].name if makers and "model" in makers[-1].made.personal else ""
 
 
 def _phases_for(name: str) -> list[str]:
