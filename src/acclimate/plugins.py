@@ -63,8 +63,15 @@ def load(written: str, folder: Path = Path()) -> Any:
 
 def listed(allowed: Iterable[Any]) -> dict[str, Any]:
     """Plug-ins that a caller allows, as names or as the classes themselves, by the name of the class."""
-    found = [load(one) if isinstance(one, str) else one for one in allowed]
-    return {one.__qualname__: one for one in found}
+    found: dict[str, Any] = {}
+    for one in (load(one) if isinstance(one, str) else one for one in allowed):
+        other = found.setdefault(one.__qualname__, one)
+        if other is not one:  # a manifest says no more than the name of the class
+            raise ValueError(
+                f"two plug-ins are called '{one.__qualname__}', one of {other.__module__} and one of {one.__module__}; "
+                "list one of them, or rename it"
+            )
+    return found
 
 
 def pick(written: str, allowed: dict[str, Any]) -> Any:

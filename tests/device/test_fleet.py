@@ -6,10 +6,11 @@ import torch
 import acclimate as ac
 import battery
 from acclimate import params, trees
+from acclimate.contracts import Aggregator, Mix
 from acclimate.errors import ConfigError
 from acclimate.experiment.catalog import AGGREGATORS
 from acclimate.scenarios.population import Stream
-from classifiers import Tokens, cnn, images, tokens
+from classifiers import Tokens, cnn, images, labelled, tokens
 
 
 def some(seed, count=6):
@@ -146,8 +147,159 @@ def test_server_leaves_out_what_cannot_be_mixed_and_says_why():
         "b": "expected params, signature and",
         "c": "it has values that are not fin",
         "d": "it has no signature, and this ",
-        "e": f"'{key}' has shape [1] and the others' [4]"[:30],
+        "e": f"[0]['{key}'] is float32 [1], expected float32 [4]"[:30],
     }
+
+
+def changed(message, **parts):
+    """A message with parts of it replaced, each by what a function makes of it."""
+    nest = trees.load(message)
+    return trees.dump({**nest, **{part: change(nest[part]) for part, change in parts.items()}})
+
+
+def variances(value):
+    return lambda shared: {n: t.fill_(value) if n.endswith("running_var") else t for n, t in shared.items()}
+
+
+IMPOSSIBLE = {
+    "a tensor": lambda m: trees.dump(torch.ones(3)),
+    "a string": lambda m: trees.dump("params"),
+    "too many images for a float": lambda m: changed(m, weight=lambda _: 10**400),
+    "too many images": lambda m: changed(m, weight=lambda _: 1e300),
+    "no images": lambda m: changed(m, weight=lambda _: 0),
+    "a weight that is text": lambda m: changed(m, weight=lambda _: "6"),
+    "a signature of another shape": lambda m: changed(m, signature=lambda _: torch.ones(3)),
+    "a signature that is a number": lambda m: changed(m, signature=lambda _: torch.tensor(1.0)),
+    "a signature that is text": lambda m: changed(m, signature=lambda _: "here"),
+    "a signature that is a mapping": lambda m: changed(m, signature=lambda s: {"mean": s}),
+    "a loud signature": lambda m: changed(m, signature=lambda s: 1e6 * s),
+    "other shapes": lambda m: changed(m, params=lambda p: {name: torch.ones(7) for name in p}),
+    "another type": lambda m: changed(m, params=lambda p: trees.transform(lambda t: t.double(), p)),
+    "a type without sums": lambda m: changed(m, params=lambda p: trees.transform(lambda t: t.to(torch.float8_e5m2), p)),
+    "numbers for names": lambda m: changed(m, params=lambda p: dict(enumerate(p.values()))),
+    "no variances at all": lambda m: changed(m, params=variances(-1e6)),
+    "variances just below zero": lambda m: changed(m, params=variances(-0.01)),
+    "values far away": lambda m: changed(m, params=lambda p: trees.transform(lambda t: t + 1000, p)),
+}
+
+
+@pytest.mark.parametrize("how", IMPOSSIBLE)
+@pytest.mark.parametrize("liar", ["a", "c"])  # the first and the last to join
+def test_impossible_message_costs_only_its_sender(liar, how):
+    def fleet():
+        made = ac.Fleet(cnn(), "bn-adapt", {"name": "tsa", "epochs": 2})
+        return made, {name: made.join(name).adapt(some(i)) for i, name in enumerate("abc")}
+
+    (without, uploads), (withal, _) = fleet(), fleet()
+    honest = {name: upload for name, upload in uploads.items() if name != liar}
+    downloads = withal.exchange({**uploads, liar: IMPOSSIBLE[how](uploads[liar])})
+    assert list(withal.server.left_out) == [liar]
+    assert downloads == without.exchange(honest)
+    assert withal.exchange(uploads).keys() == uploads.keys()  # it may come back
+
+
+@pytest.mark.parametrize("aggregator", AGGREGATORS)
+@pytest.mark.parametrize("place", [0, 2])
+def test_hello_of_another_shape_does_not_count_where_the_aggregator_begins(place, aggregator):
+    devices = {name: ac.Device(ac.wrap(cnn(), "bn-adapt"), ac.Server(aggregator).signs) for name in "ab"}
+    uploads = {name: device.adapt(some(i)) for i, (name, device) in enumerate(devices.items())}
+    strange = changed(devices["a"].hello(), params=lambda shared: {name: torch.ones(3) for name in shared})
+    hellos = [(name, device.hello()) for name, device in devices.items()]
+    without, withal = ac.Server(aggregator), ac.Server(aggregator)
+    for server, joining in ((without, hellos), (withal, [*hellos[:place], ("strange", strange), *hellos[place:]])):
+        for name, hello in joining:
+            server.join(name, hello)
+    assert withal.exchange(uploads) == without.exchange(uploads)
+    assert withal.left_out == {}
+
+
+@pytest.mark.parametrize("aggregator", AGGREGATORS)
+def test_server_waits_until_somebody_has_joined(aggregator):
+    fleet = ac.Fleet(cnn(), "tent", aggregator)
+    assert fleet.exchange({}) == {}
+    late = fleet.join("late")
+    assert fleet.exchange({}) == {}
+    assert list(fleet.exchange({"late": late.adapt(some(0))})) == ["late"]
+
+
+def test_device_that_comes_alone_is_judged_by_those_that_are_absent():
+    fleet = ac.Fleet(cnn(), "em", "fedavgm")
+    devices = {name: fleet.join(name) for name in "abc"}
+    fleet.exchange({name: devices[name].adapt(some(i)) for i, name in enumerate("ab")})
+    alone = changed(devices["c"].adapt(some(2)), params=lambda _: {"prior": torch.ones(7) / 7})
+    assert fleet.exchange({"c": alone}) == {}
+    assert fleet.server.left_out == {"c": "[0]['prior'] is float32 [7], expected float32 [4]"}
+
+
+@pytest.mark.parametrize(("adapter", "aggregator"), [("em", "fedavgm"), ("em", "ldawa"), ("tent", "tsa")])
+def test_server_begins_anew_when_most_turn_out_to_look_different_from_who_came_first(adapter, aggregator):
+    fleet = ac.Fleet(cnn(), adapter, aggregator)
+    devices = {name: fleet.join(name) for name in "abc"}
+    uploads = {name: device.adapt(some(i)) for i, (name, device) in enumerate(devices.items())}
+    longer = {"signature": lambda _: torch.ones(3)}
+    if adapter == "em":
+        longer = {"params": lambda _: {"prior": torch.ones(7) / 7}}
+    assert list(fleet.exchange({"a": changed(uploads["a"], **longer)})) == ["a"]  # nobody knows better yet
+    assert list(fleet.exchange({"b": uploads["b"], "c": uploads["c"]})) == ["b", "c"]
+    assert list(fleet.exchange(uploads)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("aggregator", AGGREGATORS)
+def test_upload_of_no_images_is_left_out_though_it_comes_alone(aggregator):
+    """Its share would be 0 / 0."""
+    fleet = ac.Fleet(cnn(), "bn-adapt", aggregator)
+    upload = fleet.join("a").adapt(some(0))
+    assert fleet.exchange({"a": changed(upload, weight=lambda _: 0)}) == {}
+    assert fleet.server.left_out["a"].startswith("its weight is no number of images from 1 to 1000000; if batches")
+    assert list(fleet.exchange({"a": upload})) == ["a"]
+
+
+def test_mixture_that_is_not_finite_is_sent_to_nobody_and_leaves_no_trace():
+    class Counting(Aggregator):
+        """The first mixture is not finite, and what it leaves behind is spoilt."""
+
+        def init(self, start):
+            return torch.zeros(())
+
+        def mix(self, state, uploads, slot):
+            scale = torch.nan if slot == 0 else 1.0 + state
+            return Mix([trees.transform(lambda t: t * scale, upload.params) for upload in uploads], state * scale)
+
+    fleet = ac.Fleet(cnn(), "bn-adapt", Counting())
+    upload = fleet.join("a").adapt(some(0))
+    assert fleet.exchange({"a": upload}) == {}
+    assert fleet.server.left_out == {"a": "what was mixed for it is not finite"}
+    assert trees.equal(trees.load(fleet.exchange({"a": upload})["a"]), trees.load(upload)["params"])
+
+
+def test_limits_are_those_of_the_adapter_not_of_names():
+    """What ATP shares under the name of a variance is a direction, and may be negative; liars' limits do not count."""
+    knowledge = ac.calibrate(cnn(), "atp", labelled(images()), rounds=1)
+    fleet = ac.Fleet(cnn(), "atp", "fedavg", **knowledge)
+    uploads = {name: fleet.join(name).adapt(some(i) * 0.01) for i, name in enumerate("ab")}
+    hello = ac.Device(ac.wrap(cnn(), "atp", **knowledge)).hello()
+    for k, limits in enumerate([{"1.running_var": [5, 5]}, {"1.running_var": "no pair"}, {"x": [0, 10**400]}, 3]):
+        fleet.server.join(f"liar {k}", changed(hello, limits=lambda _, limits=limits: limits))
+    assert float(trees.load(uploads["a"])["params"]["1.running_var"].min()) < 0
+    assert list(fleet.exchange(uploads)) == ["a", "b"]
+
+
+def test_exchange_leaves_the_callers_generator_as_it_was():
+    fleet = ac.Fleet(cnn(), "tent", "tsa")
+    upload = fleet.join("a").adapt(some(0))
+    drawn = torch.get_rng_state()
+    fleet.exchange({"a": upload})
+    assert torch.equal(torch.get_rng_state(), drawn)
+
+
+def test_server_reads_a_state_and_a_hello_of_an_earlier_version():
+    fleet, server = ac.Fleet(cnn(), "tent", "fedavg"), ac.Server("fedavg")
+    device = fleet.join("a")
+    server.load_state({key: part for key, part in fleet.server.state().items() if key != "limits"})
+    hello = trees.load(device.hello())
+    del hello["limits"]
+    server.join("b", trees.dump(hello))
+    assert list(server.exchange({name: device.adapt(some(0)) for name in "ab"})) == ["a", "b"]
 
 
 def test_fleet_says_what_is_wrong():

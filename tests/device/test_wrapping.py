@@ -129,6 +129,139 @@ def test_wrapped_state_is_saved_to_one_file_and_foreign_ones_are_refused_by_name
         adapted.load(path)
 
 
+def saved(path, *adapter, **options):
+    """A state after a batch, and the file that has it."""
+    adapted = ac.wrap(cnn(), *adapter, **options)
+    adapted(images())
+    adapted.save(path)
+    return adapted.state()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "said"),
+    [
+        (("tent", {"lr": 1e-3}), ("tent", {"lr": 0.5}), "with other options: lr 0.001, here 0.5; give the same ones"),
+        (("tent", {}), ("tent", {"optimizer": "sgd"}), "optimizer 'adam', here 'sgd'"),
+        (("tent", {"guard": True}), ("bn-adapt", {"guard": True}), "adapter.name 'tent', here 'bn-adapt'"),
+        (("tent", {"guard": True}), ("tent", {"guard": True, "lr": 0.5}), "adapter.lr 0.001, here 0.5"),
+        (("tent", {"guard": True}), ("tent", {"guard": {"every": 5}}), "every 3, here 5"),
+    ],
+)
+def test_state_of_other_options_is_refused_and_changes_nothing(tmp_path, theirs, ours, said):
+    saved(tmp_path / "state", theirs[0], **theirs[1])
+    adapted = ac.wrap(cnn(), ours[0], **ours[1])
+    adapted(images())
+    before = trees.dump(adapted.state())
+    with pytest.raises(ForeignState, match=said):
+        adapted.load(tmp_path / "state")
+    assert trees.dump(adapted.state()) == before
+
+
+def test_state_of_an_earlier_version_is_loaded_if_it_fits(tmp_path):
+    """It does not say its options."""
+    state = saved(tmp_path / "state", "tent", lr=1e-3)
+    signed = trees.load((tmp_path / "state").read_bytes())
+    del signed["options"]
+    (tmp_path / "state").write_bytes(trees.dump(signed))
+    adapted = ac.wrap(cnn(), "tent", lr=1e-3)
+    adapted.load(tmp_path / "state")
+    assert trees.equal(adapted.state(), state)
+    for options, said in (({"lr": 0.5}, "lr 0.001, here 0.5"), ({"optimizer": "sgd"}, "amsgrad")):
+        adapted = ac.wrap(cnn(), "tent", **options)
+        before = trees.dump(adapted.state())
+        with pytest.raises(ForeignState, match=f"its optimizer has other settings: .*{said}"):
+            adapted.load(tmp_path / "state")
+        assert trees.dump(adapted.state()) == before
+        assert adapted(images()).isfinite().all()
+
+
+def without(nest, *path):
+    """A nest that lacks something."""
+    if len(path) == 1:
+        return {key: item for key, item in nest.items() if key != path[0]}
+    return {**nest, path[0]: without(nest[path[0]], *path[1:])}
+
+
+DAMAGES = {
+    "no state": lambda signed: without(signed, "state"),
+    "no tensors": lambda signed: without(signed, "state", "moving"),
+    "a tensor less": lambda signed: without(signed, "state", "moving", "1.bias"),
+    "no optimizer": lambda signed: {**signed, "state": {**signed["state"], "optimizer": None}},
+    "an optimizer without a rate": lambda signed: {
+        **signed, "state": {**signed["state"], "optimizer": {
+            "state": {}, "param_groups": [without(signed["state"]["optimizer"]["param_groups"][0], "lr")]}}},
+    "other shapes": lambda signed: trees.transform(lambda t: torch.ones(7), signed),
+    "no numbers": lambda signed: trees.transform(lambda t: t * torch.nan, signed),
+    "a list": lambda signed: {**signed, "state": [1, 2]},
+    "options that are a list": lambda signed: {**signed, "options": [1]},
+    "options that are tensors": lambda signed: {**signed, "options": {"lr": torch.ones(2)}},
+    "no adapter": lambda signed: without(signed, "adapter"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_state_from_which_nothing_can_go_on_is_refused_and_changes_nothing(tmp_path, how):
+    saved(tmp_path / "state", "tent")
+    signed = trees.load((tmp_path / "state").read_bytes())
+    (tmp_path / "state").write_bytes(trees.dump(DAMAGES[how](signed)))
+    adapted, other = ac.wrap(cnn(), "tent"), ac.wrap(cnn(), "tent")
+    adapted(images()), other(images())
+    with pytest.raises(ForeignState, match="state"):
+        adapted.load(tmp_path / "state")
+    assert trees.equal(adapted.state(), other.state())
+    assert torch.equal(adapted(images()), other(images()))
+
+
+def test_state_that_begins_with_something_infinite_may_have_it():
+    class Least(Adapter):
+        def __init__(self, net: nn.Module) -> None:
+            super().__init__(net)
+            self.least = torch.tensor(torch.inf)
+
+        def state(self):
+            return {"least": self.least.clone()}
+
+        def load_state(self, state):
+            self.least = state["least"].clone()
+
+    adapted = ac.wrap(cnn(), Least)
+    adapted.load_signed(adapted.signed(), "a file")
+
+
+class Two(nn.Module):
+    """Images and a mask, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = cnn()
+
+    def forward(self, x, mask):
+        return self.body(x * mask)
+
+
+@pytest.mark.parametrize("part", ["x", "mask"])
+def test_guard_sees_what_is_not_finite_in_any_of_several_inputs(part):
+    given = {"x": images(), "mask": torch.ones(BATCH, 1, 1, 1)}
+    adapted, alone = (ac.wrap(Two(), "tent", guard=True) for _ in range(2))
+    for _ in range(4):
+        adapted(**given), alone(**given)
+    given[part] = given[part].clone().index_fill_(0, torch.tensor([2]), torch.nan)
+    rest = torch.tensor([0, 1, 3, 4, 5])
+    assert torch.equal(adapted.predict(**given)[2], torch.zeros(CLASSES))
+    logits = adapted(**given)
+    assert torch.equal(logits[rest], alone(**{name: value[rest] for name, value in given.items()}))
+    assert torch.equal(logits[2], torch.zeros(CLASSES))  # nothing is known of it
+    assert adapted.intervened
+    assert adapted.adapter.images == alone.adapter.images == 5 * BATCH - 1
+    adapted.adapt(**given), alone.adapt(**{name: value[rest] for name, value in given.items()})
+    state = adapted.state()
+    assert trees.equal(state, alone.state())
+    given[part] = torch.full_like(given[part], torch.nan)
+    assert torch.equal(adapted(**given), torch.zeros(BATCH, CLASSES))
+    adapted.adapt(**given)
+    assert trees.equal(adapted.state(), state)
+
+
 def test_wrapping_a_scripted_model_says_what_to_do():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -282,6 +415,22 @@ def test_calibrate_equals_the_phase_that_the_engine_runs():
         ("atp", [torch.rand(2, 3)], UnsupportedInput, "found Tensor"),
         ("atp", {}, UnsupportedInput, "found no client"),
         ("bbse", [(images(), torch.full((BATCH,), 9))], UnsupportedInput, "expected labels 0 to 3.*has 9 to 9"),
+        ("bbse", [(images(), torch.zeros(0))], UnsupportedInput, "batch 1 has 6 examples, 0 labels"),
+        ("bbse", [(images()[:0], torch.zeros(0))], UnsupportedInput, "found batches without any"),
+        ("bbse", [(images(), torch.rand(BATCH))], UnsupportedInput, r"whole numbers, .* batch 1 has float32 \[6\]"),
+        ("bbse", [(images(), torch.eye(BATCH).long())], UnsupportedInput, r"one for each example; .* int64 \[6, 6\]"),
+        (
+            "bbse",
+            [(images(), torch.zeros(1).long()), (images(), torch.zeros(11).long())],
+            UnsupportedInput,
+            "batch 1 has 6 examples, 1 labels",
+        ),
+        (
+            "bbse",
+            [*labelled(images()), ({"x": images()}, torch.zeros(5).long())],
+            UnsupportedInput,
+            "batch 3 has 6 examples, 5 labels",
+        ),
         ("fedtta", labelled(images()), MissingKnowledge, "comes from training"),
         ("tnet", labelled(images()), AcclimateError, "did you mean 'tent'"),
     ],
@@ -289,6 +438,13 @@ def test_calibrate_equals_the_phase_that_the_engine_runs():
 def test_calibrate_says_what_is_wrong(name, data, error, said):
     with pytest.raises(error, match=said):
         ac.calibrate(cnn(), name, data)
+
+
+def test_calibrate_takes_labels_that_are_whole_numbers_of_any_type():
+    (x, y), *_ = labelled(images())
+    expected = ac.calibrate(cnn(), "bbse", [(x, y)])["confusion"]
+    for labels in (y.int(), y.to(torch.uint8), y.tolist()):
+        assert torch.equal(ac.calibrate(cnn(), "bbse", [(x, labels)])["confusion"], expected)
 
 
 def test_calibrate_of_an_adapter_around_another_gives_what_that_one_needs(monkeypatch):

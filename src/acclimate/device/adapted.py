@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from acclimate import params, trees
+from acclimate.adapters.around import Around
 from acclimate.contracts import Adapter, Knowledge
 from acclimate.data.folders import write_whole
 from acclimate.device.inputs import Inputs
@@ -51,17 +52,17 @@ class Adapted(nn.Module):
     def forward(self, *batch: Any, **named: Any) -> Tensor:
         """Adapt and predict, in the paper's order; the logits."""
         with torch.inference_mode(False):  # whoever predicts in it may still want to adapt
-            return self.adapter(self._given(*batch, **named)).to(self._dtype)  # type: ignore[no-any-return]
+            return self._met(self.adapter, batch, named).to(self._dtype)  # type: ignore[no-any-return]
 
     def adapt(self, *batch: Any, **named: Any) -> None:
         """Learn from a batch, and predict nothing."""
         with torch.inference_mode(False):
-            self.adapter.adapt(self._given(*batch, **named))
+            self._met(self.adapter.adapt, batch, named)
 
     def predict(self, *batch: Any, **named: Any) -> Tensor:
         """The logits of a batch, nothing learnt."""
         with torch.inference_mode(False), torch.no_grad():
-            return self.adapter.predict(self._given(*batch, **named)).to(self._dtype)
+            return self._met(self.adapter.predict, batch, named).to(self._dtype)  # type: ignore[no-any-return]
 
     @property
     def intervened(self) -> bool:
@@ -95,18 +96,47 @@ class Adapted(nn.Module):
 
     def signed(self) -> Nest:
         """The state, and whose it is."""
-        return {"kind": STATE, "adapter": self.method.name, "model": self._model, "state": self.state()}
+        whose = {"adapter": self.method.name, "options": self.method.options, "model": self._model}
+        return {"kind": STATE, **whose, "state": self.state()}
 
     def load_signed(self, signed: Nest, where: str | Path) -> None:
-        """Go back to a state that says whose it is, if it is this one's."""
-        if not isinstance(signed, dict) or signed.get("kind") != STATE:
+        """Go back to a state that says whose it is, if it is this one's; if it is not, nothing changes."""
+        options = signed.get("options", {}) if isinstance(signed, dict) else None
+        if not isinstance(options, dict) or signed.get("kind") != STATE:
             raise ForeignState(f"{where}: expected a state written by save(), found something else")
-        if (signed["adapter"], signed["model"]) != (self.method.name, self._model):
+        if (signed.get("adapter"), signed.get("model")) != (self.method.name, self._model):
             raise ForeignState(
-                f"{where} is a state of '{signed['adapter']}' around {signed['model']}; "
+                f"{where} is a state of '{signed.get('adapter')}' around {signed.get('model')}; "
                 f"this is '{self.method.name}' around {self._model}"
             )
-        self.load_state(signed["state"])
+        if others := list(_differing(options, self.method.options)):
+            raise ForeignState(
+                f"{where} is a state of '{self.method.name}' with other options: {'; '.join(others)}; "
+                "give the same ones, or begin anew without the file"
+            )
+        now = trees.dump(self.state())
+        try:
+            self._load_fitting(signed.get("state"), told="options" in signed)
+        except Exception as error:  # whatever an adapter says of a state that is not its own
+            self.load_state(trees.load(now))
+            raise ForeignState(
+                f"{where} has no state from which '{self.method.name}' can go on "
+                f"({type(error).__name__}: {error}); begin anew without the file"
+            ) from error
+
+    def _load_fitting(self, state: Nest, told: bool) -> None:
+        """Go back to a state; whatever is raised says why the adapter cannot go on from it.
+
+        Version 0.2 and earlier ones have not `told` their options; those of an optimizer are in its state all the same.
+        """
+        if not trees.finite(state) and trees.finite(trees.load(self._first)):
+            raise ValueError("it has values that are not finite, since adaptation had gone astray")
+        before = _settings(self.adapter)
+        self.load_state(state)
+        for own, found in zip(before, _settings(self.adapter), strict=True):
+            others = sorted(own.keys() ^ found.keys()) or ([] if told else list(_differing(found, own)))
+            if others:
+                raise ValueError(f"its optimizer has other settings: {'; '.join(others)}")
 
     def export(self, folder: str | Path) -> Path:
         """Write the model as it was given, what the method knows and a manifest, for `ac.load(folder, model=...)`."""
@@ -125,6 +155,21 @@ class Adapted(nn.Module):
     def at(self, *batch: Any, **named: Any) -> tuple[nn.Module, Tensor]:
         """The model as it is now, and a batch as it takes one."""
         return self.adapter.net, self._given(*batch, **named)
+
+    def _met(self, do: Callable[[Tensor], Any], batch: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """What an adapter makes of a batch.
+
+        A guard looks for itself at one tensor. Several are numbers of rows to it, so it is shown those of finite ones.
+        """
+        x, guard, given = self._given(*batch, **named), self.adapter, (*batch, *named.values())
+        if not isinstance(guard, Around) or len(given) == 1 or (whole := _finite_rows(given)).all():
+            return do(x)
+        answers = do(x[whole]) if whole.any() else guard.source(x[:1])[:0]
+        guard.figures["stepped_in"] = torch.tensor(True)
+        if answers is None:
+            return None
+        alike = answers.new_zeros(len(x), *answers.shape[1:])  # all classes, where nothing is known
+        return alike.index_copy(0, whole.nonzero()[:, 0], answers)
 
     def _given(self, *batch: Any, **named: Any) -> Tensor:
         self.adapter.figures = {}
@@ -148,6 +193,29 @@ _TAKES: dict[str, Callable[[Tensor], bool]] = {
     "images": lambda x: x.dim() == 4 and x.is_floating_point(),
     "pictures": lambda x: x.dim() == 4 and x.dtype == torch.float32 and x.shape[1] in (1, 3),
 }
+
+
+def _finite_rows(given: Iterable[Any]) -> Tensor:
+    """Which examples are finite in every tensor."""
+    tensors = [value for value in given if isinstance(value, Tensor)]
+    return torch.stack([tensor.isfinite().unsqueeze(1).flatten(1).all(1) for tensor in tensors]).all(0)
+
+
+def _settings(adapter: Adapter) -> list[dict[str, Any]]:
+    """How the optimizers of an adapter, and of the adapters inside it, are set up."""
+    used = [one.optimizer for one in adapter.modules() if isinstance(one, Adapter) and one.optimizer is not None]
+    groups = [group for optimizer in used for group in optimizer.param_groups]
+    return [{key: value for key, value in group.items() if key != "params"} for group in groups]
+
+
+def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Options that are not the same, in words; one that only one of them has may be of another version."""
+    for key in (key for key in theirs if key in ours):
+        found, own = theirs[key], ours[key]
+        if isinstance(found, Mapping) and isinstance(own, Mapping):
+            yield from _differing(found, own, f"{path}{key}.")
+        elif repr(found) != repr(own):
+            yield f"{path}{key} {found!r}, here {own!r}"
 
 
 def _digest(source: Params) -> str:

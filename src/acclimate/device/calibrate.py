@@ -196,12 +196,26 @@ def _gathered(batches: Batches) -> _Labelled:
     if not pairs or wrong is not None:
         found = "none" if not pairs else type(wrong).__name__
         raise UnsupportedInput(f"expected batches that are pairs (inputs, labels), found {found}")
-    y = torch.cat([torch.as_tensor(labels) for _, labels in pairs])
+    y = torch.cat([_labels(*pair, f"batch {number}") for number, pair in enumerate(pairs, 1)])
+    if not len(y):
+        raise UnsupportedInput("expected labelled examples, found batches without any")
     if not isinstance(pairs[0][0], Mapping):
         return _Labelled(widened(torch.cat([x for x, _ in pairs])), y)
     named = {name: widened(torch.cat([x[name] for x, _ in pairs])) for name in pairs[0][0]}
     rows = next(iter(named.values())) if len(named) == 1 else numbered(len(y))
     return _Labelled(rows, y, named)
+
+
+def _labels(inputs: Any, labels: Any, batch: str) -> Tensor:
+    """The labels of a batch, if there is one for every example."""
+    y = torch.as_tensor(labels)
+    if y.dim() != 1 or (len(y) and (y.is_floating_point() or y.is_complex() or y.dtype == torch.bool)):
+        found = f"{str(y.dtype).removeprefix('torch.')} {list(y.shape)}"
+        raise UnsupportedInput(f"expected labels that are whole numbers, one for each example; {batch} has {found}")
+    for x in inputs.values() if isinstance(inputs, Mapping) else [inputs]:
+        if len(x) != len(y):
+            raise UnsupportedInput(f"expected a label for each example; {batch} has {len(x)} examples, {len(y)} labels")
+    return y.long()
 
 
 def _published_rounds(adapter: str, phase: str) -> int:
