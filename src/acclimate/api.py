@@ -25,7 +25,7 @@ from acclimate.experiment.choice import choose
 from acclimate.experiment.experiment import Experiment, ModelChoice, System
 from acclimate.experiment.listener import Listener
 from acclimate.experiment.outside import Listed, Outside
-from acclimate.experiment.run import STORE, is_finished
+from acclimate.experiment.run import STORE, is_finished, tell_if_changed
 from acclimate.experiment.run import run as run_experiment
 from acclimate.experiment.versions import versions
 from acclimate.flower.places import MARK, OnNodes
@@ -65,6 +65,8 @@ def run(
     if not is_finished(chosen, folder):
         with _listening(progress) as listener, _working(workers or cores()) as executor:
             run_experiment(chosen, folder, executor=executor, reuse=reuse, listener=listener)
+    else:
+        tell_if_changed(chosen, folder)
     return Run(chosen.run_name, chosen, folder)
 
 

@@ -3,6 +3,8 @@
 import csv
 import io
 import shutil
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from PIL import Image
 from rich.console import Console
 
 import acclimate as ac
+from acclimate.errors import Damage, MissingData
 from acclimate.report.text import render
 
 
@@ -80,6 +83,20 @@ def test_validation_parts_beside_them_are_no_predictions(clinics):
     given = experiment(clinics, scenario=scenario, systems=[watched], test={"batch_size": 3, "validation": True})
     run = ac.run(given, runs=clinics / "runs", workers=1, progress=False)
     assert {row["client"] for row in read(run.folder / "predictions" / "watched-seed-0.csv")} == {"new", "newer"}
+
+
+def test_images_that_changed_since_are_told_of(clinics):
+    given = experiment(clinics, systems=["none"])
+    first = ac.run(given, runs=clinics / "runs", workers=1, progress=False)
+    shutil.copy(clinics / "clinics" / "new" / "dark-0.png", clinics / "clinics" / "new" / "dark-9.png")
+    with pytest.warns(Damage, match="the images have changed since: .* give the experiment another name"):
+        again = ac.run(given, runs=clinics / "runs", workers=1, progress=False)
+    assert again.table() == first.table()  # what was measured stays
+    with closing(sqlite3.connect(clinics / "runs" / "store.sqlite")) as db, db:
+        db.execute("UPDATE run SET finished = NULL")
+        db.execute("DELETE FROM unit")
+    with pytest.raises(MissingData, match="expected the images that this run has begun with, found others"):
+        ac.run(given, runs=clinics / "runs", workers=1, progress=False)
 
 
 def test_where_everybody_has_labels_nothing_is_written(clinics):

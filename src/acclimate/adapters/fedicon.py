@@ -19,7 +19,7 @@ class FedICON(Adapter):
     What comes in is cut into shuffled batches, `epochs` times over. So a test in one slot (`batch_size: all`) is the
     paper's: the whole test set first, then its predictions; with smaller slots the encoder is tuned as images arrive.
     A batch of one image has nothing to differ from and is skipped. Batch norms keep their statistics. `picture` hands
-    over what features were before and after, in two dimensions, and predictions and loss after every pass.
+    over what features were before and after, in two dimensions, predictions after every pass and the loss during it.
     """
 
     def __init__(

@@ -98,6 +98,11 @@ def run(
         except KeyboardInterrupt:
             typer.echo(f"\nStopped. Everything finished so far is saved; go on with:\n  {again}", err=True)
             raise typer.Exit(130) from None
+    elif of_runs.is_of_own_data(runs, run_name):
+        from acclimate.experiment.reader import read
+        from acclimate.experiment.run import tell_if_changed
+
+        tell_if_changed(read(experiment, overrides or []), runs)
     _print_table(runs, run_name, as_json)
     _write_report(runs, run_name, again=goes_on)
 

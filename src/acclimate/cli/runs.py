@@ -103,6 +103,12 @@ def is_finished(runs: Path, name: str) -> bool:
     return any(row["name"] == name and row["finished"] for row in listed(runs))
 
 
+def is_of_own_data(runs: Path, name: str) -> bool:
+    """Whether a run is of images of the user's, which may have changed since."""
+    with opened(runs, [name]) as (run,):
+        return bool(run.experiment["scenario"]["name"] == "own")
+
+
 @contextmanager
 def opened(runs: Path, names: Sequence[str]) -> Iterator[list[Run]]:
     """Runs by their whole names, for as long as they are read."""

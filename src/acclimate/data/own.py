@@ -183,5 +183,4 @@ def _shape(file: Path) -> tuple[int, int, int]:
             width, height = image.size[::-1] if turned else image.size
             return (1 if image.mode in ("1", "L", "LA") else 3), height, width
     except Exception as error:  # whatever a decoder does with a damaged file
-        found = str(error) or type(error).__name__
-        raise MissingData(f"{file}: expected an image, found: {found}") from error
+        raise MissingData(f"{file}: expected an image, found: {str(error) or type(error).__name__}") from error

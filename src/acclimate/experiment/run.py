@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from contextlib import closing
 from pathlib import Path
 
@@ -10,15 +11,18 @@ import yaml
 
 from acclimate.data.folders import write_whole
 from acclimate.engine.executor import Executor, Serial
+from acclimate.errors import Damage
 from acclimate.experiment.experiment import Experiment
 from acclimate.experiment.listener import Listener, Silent
 from acclimate.experiment.lock import lock
 from acclimate.experiment.predictions import write_predictions
-from acclimate.experiment.session import Session
+from acclimate.experiment.session import AGAIN, Session, data_of
 from acclimate.experiment.versions import versions
 from acclimate.store.database import Store
+from acclimate.store.run import ALL
 
 STORE = "store.sqlite"
+OWN = "own"  # the scenario whose files are the user's, and change
 
 
 def run(
@@ -54,6 +58,19 @@ def run(
                 raise
             store.finish(id)
     return id
+
+
+def tell_if_changed(experiment: Experiment, runs: Path) -> None:
+    """A finished run stays as it is; whoever has since changed images of their own is told so (`Damage`)."""
+    if experiment.scenario.name != OWN:
+        return
+    with closing(Store(runs / STORE)) as store:
+        before = store.notes(store.run_id(experiment.run_name), "checksums").get(("", ALL), {})
+    now = data_of(experiment, experiment.seeds[0])
+    if any(before.get(name, digest) != digest for name, digest in now.items()):
+        warnings.warn(
+            f"the images have changed since: these results are of what they were; {AGAIN}", Damage, stacklevel=2
+        )
 
 
 def is_finished(experiment: Experiment, runs: Path) -> bool:

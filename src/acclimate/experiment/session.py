@@ -18,7 +18,7 @@ from acclimate.engine.executor import Executor
 from acclimate.engine.known import Known, Outcome
 from acclimate.engine.roster import roster
 from acclimate.engine.train import at_round, train
-from acclimate.errors import ConfigError, Damage, DamagedFile, NothingSelected
+from acclimate.errors import ConfigError, Damage, DamagedFile, MissingData, NothingSelected
 from acclimate.experiment.baselines import unadapted, with_baselines
 from acclimate.experiment.cache import phase_file, sound_checkpoint
 from acclimate.experiment.choice import Chosen, flat
@@ -38,6 +38,7 @@ from acclimate.store.database import Store, Unit
 from acclimate.store.records import ROUND, SELECTED, TEST, UNADAPTED
 from acclimate.store.run import ALL
 
+AGAIN = "to measure these, give the experiment another name, or remove the run with 'acclimate runs delete'"
 MOST_NOTED_BYTES = 4096  # of knowledge that is copied into the store
 
 
@@ -127,10 +128,12 @@ class Session:
             streams += _validation(population)
         self.store.note(self.run, "", seed, "groups", dict(tested.groups))
         self.store.note(self.run, "", seed, "people", asdict(people(population, tested, streams)))
-        phases = [phase.scenario for system in systems for phase in system.phases]
-        chosen = [one.made for one in (self.experiment.scenario, self.experiment.test_scenario, *phases) if one]
-        used = [scenario.plan(scenario.seed_of(seed)).dataset for scenario in chosen]
-        self.store.note(self.run, "", ALL, "checksums", {dataset.name: dataset.digest for dataset in used})
+        before, now = self.store.notes(self.run, "checksums").get(("", ALL), {}), data_of(self.experiment, seed)
+        if changed := [name for name in now if before.get(name, now[name]) != now[name]]:
+            raise MissingData(
+                f"{', '.join(changed)}: expected the images that this run has begun with, found others; {AGAIN}"
+            )
+        self.store.note(self.run, "", ALL, "checksums", now)
 
     def _count(self, least: float) -> None:
         """Add to the seconds that all sittings of this run have worked; a killed one loses at most `least`."""
@@ -346,6 +349,14 @@ class _Seed:
                 f"system '{system.name}': {what} scores on source clients' validation data, and this scenario has none;"
                 " give its source clients a validation part, or leave the choice to yourself"
             )
+
+
+def data_of(experiment: Experiment, seed: int) -> dict[str, str]:
+    """The data sets of an experiment and digests of their content."""
+    phases = [phase.scenario for system in experiment.systems for phase in system.phases]
+    chosen = [one.made for one in (experiment.scenario, experiment.test_scenario, *phases) if one]
+    used = [scenario.plan(scenario.seed_of(seed)).dataset for scenario in chosen]
+    return {dataset.name: dataset.digest for dataset in used}
 
 
 def _is_test(phase: str) -> bool:

@@ -42,5 +42,4 @@ def read_image(path: Path, size: tuple[int, int], channels: int, *, upright: boo
                 image = image.resize((size[1], size[0]), Image.Resampling.LANCZOS)
             return np.asarray(image).reshape(*size, channels)
     except Exception as error:  # whatever a decoder does with a damaged file
-        found = str(error) or type(error).__name__
-        raise MissingData(f"{path}: expected an image, found: {found}") from error
+        raise MissingData(f"{path}: expected an image, found: {str(error) or type(error).__name__}") from error
