@@ -17,8 +17,8 @@ class FedTTACNN(nn.Module):
     """Two padded 5x5 convolutions, each with ReLU and pooling, and two linear layers; no norms.
 
     2,156,490 parameters on 3x32x32 images and 10 classes (4096-512-10); FEMNIST has `hidden: 2048`.
-    `width` sets the channels for heterogeneous devices; the paper's rates go with images in [0, 1] as they are
-    (`normalised: never`). Images need at least 4 pixels a side.
+    `width` sets the channels for heterogeneous devices; `normalised: never` takes images as they are, in [0, 1]. Images
+    need at least 4 pixels a side.
     """
 
     def __init__(

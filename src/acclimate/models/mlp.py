@@ -15,7 +15,7 @@ from acclimate.options import Count
 class MLP(nn.Module):
     """Fully connected layers with ReLU between them (199,210 parameters on 1x28x28 and 10 classes).
 
-    FedTTA's rates go with images in [0, 1] as they are: `normalised: never`.
+    `normalised: never` takes images as they are, in [0, 1].
     """
 
     def __init__(

@@ -33,6 +33,7 @@ class FedTTA(FedAvg):
     """Meta-learn a base model ψ and an adaptation network φ, so that one step down ‖g(Z; φ)‖ makes ψ fit a client.
 
     The gradient goes through that step (second order): without it φ would learn nothing. `local.lr` is η_outer.
+    A `local` of one's own is taken whole: what it does not name is not the released code's, but as everywhere.
     """
 
     exports = ("model", "loss_net", "inner_step")
