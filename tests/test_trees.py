@@ -154,6 +154,16 @@ def test_load_never_imports_a_module(tmp_path, monkeypatch):
     assert "toy_absent" not in sys.modules
 
 
+def test_load_never_wakes_a_lazy_module(monkeypatch):
+    module, asked = ModuleType("toy_lazy"), []
+    module.__getattr__ = asked.append  # as torch has one, which imports
+    monkeypatch.setitem(sys.modules, "toy_lazy", module)
+    skeleton = json.dumps({"named": ["toy_lazy", "config.Options"], "items": []})
+    with pytest.raises(ValueError, match=r"a config.Options of toy_lazy, which is not imported here"):
+        trees.load(save({}, metadata={"nest": skeleton}))
+    assert asked == []
+
+
 @pytest.mark.parametrize(("module", "name"), [("os", "system"), ("builtins", "tuple"), ("math", "pi")])
 def test_load_makes_named_tuples_only(module, name):
     skeleton = json.dumps({"named": [module, name], "items": [1]})
@@ -166,6 +176,41 @@ def test_load_reads_blobs_with_one_entry_per_tensor():
     skeleton = json.dumps({"dict": [["w", {"tensor": 0}], ["n", {"tensor": 1}]]})
     back = trees.load(save(named, metadata={"nest": skeleton}))
     assert back["w"].tolist() == [0.0, 1.0, 2.0] and back["n"].item() == 2
+
+
+def rewritten(blob, change):
+    """A blob whose header somebody has changed: `change(header, skeleton, pieces)`."""
+    start = 8 + int.from_bytes(blob[:8], "little")
+    header = json.loads(blob[8:start])
+    skeleton, pieces = json.loads(header["__metadata__"]["packed"])
+    skeleton = json.loads(skeleton)
+    change(header, skeleton, pieces)
+    header["__metadata__"]["packed"] = json.dumps([json.dumps(skeleton), pieces])
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + blob[start:]
+
+
+@pytest.mark.parametrize("named", [[0, 0], [1, 0], [0, 2], [0, -1], [0, "0"]])
+def test_load_takes_every_tensor_once_and_in_order(named):
+    """Whoever opens the nest copies what is named: a megabyte named four hundred times would be 400 MB."""
+
+    def again(header, skeleton, pieces):
+        skeleton["list"] = [{"tensor": place} for place in named]
+
+    with pytest.raises(ValueError, match="expected every tensor once and in order, found "):
+        trees.load(rewritten(trees.dump([torch.ones(2), torch.ones(3)]), again))
+
+
+def test_load_takes_no_byte_twice():
+    """Two types that lie in the same bytes are more than the blob has."""
+
+    def overlap(header, skeleton, pieces):
+        header["torch.int32"] = {**header["torch.float32"], "dtype": "I32"}
+        skeleton["list"].append({"tensor": 1})
+        pieces.append(["torch.int32", 4])
+
+    with pytest.raises(ValueError, match="it is shorter than it says"):
+        trees.load(rewritten(trees.dump([torch.ones(4)]), overlap))
 
 
 @pytest.mark.parametrize("keep", [0, 4, 8, 40, -1])
@@ -203,6 +248,17 @@ def test_load_of_something_else_is_an_error(blob):
 def test_equal_tells_nests_apart(a, b):
     assert not trees.equal(a, b)
     assert trees.equal(a, a) and trees.equal(b, b)
+
+
+@pytest.mark.parametrize(
+    ("nest", "why"),
+    [
+        ({"w": b"bytes"}, "it['w'] is a bytes; states and messages may hold"),
+        ({None: torch.ones(2)}, "it has the key None; keys are strings or whole numbers"),
+    ],
+)
+def test_form_says_what_is_wrong_with_something_that_is_no_nest(nest, why):
+    assert trees.Form({"w": torch.ones(2)}).misfit(nest).startswith(why)
 
 
 def test_equal_compares_bits():

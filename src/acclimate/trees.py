@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from inspect import getattr_static
 from itertools import count
 from pickle import PickleBuffer
 from typing import Any
@@ -58,8 +59,8 @@ def flatten(nest: Nest) -> tuple[list[Tensor], Skeleton]:
 
 
 def unflatten(tensors: list[Tensor], skeleton: Skeleton) -> Nest:
-    """The inverse of `flatten`."""
-    return _rebuild(skeleton, tensors)
+    """The inverse of `flatten`: every tensor has one place, in order."""
+    return _rebuild(skeleton, enumerate(tensors))
 
 
 def leaves(nest: Nest) -> Iterator[Tensor]:
@@ -100,8 +101,10 @@ class Form:
         """The first place where another nest looks different; None: it does not."""
         try:
             places = list(_places(nest, ""))
-        except (TypeError, RecursionError) as error:
-            return _short(str(error))
+        except TypeError:
+            return _short(f"{_complaint(nest, 'it')}")
+        except RecursionError:
+            return "it is nested too deeply"
         if places == self._places:
             return None
         wanted, found = dict(self._places), dict(places)
@@ -173,10 +176,11 @@ def load(blob: Blob) -> Nest:
             return unflatten([packs[str(i)] for i in range(len(packs))], json.loads(described[_APART]))
         skeleton, pieces = json.loads(described[_PACKED])
         places = {kind: start + entry["data_offsets"][0] for kind, entry in header.items() if kind in _TYPES}
-        tensors = []
+        tensors, left = [], len(blob) - start
         for kind, *shape in pieces:
             size = math.prod(shape) * _TYPES[kind][1].itemsize
-            if size < 0 or places[kind] + size > len(blob):
+            left -= size  # of all types together: no byte is taken twice
+            if size < 0 or left < 0 or places[kind] + size > len(blob):
                 raise ValueError("it is shorter than it says")
             tensor = torch.empty(shape, dtype=_TYPES[kind][1])  # memory of its own, aligned as everywhere else
             if size:
@@ -317,11 +321,15 @@ def _short(text: str, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _rebuild(skeleton: Any, tensors: list[Tensor]) -> Nest:
+def _rebuild(skeleton: Any, tensors: Iterator[tuple[int, Tensor]]) -> Nest:
     if not isinstance(skeleton, dict):
         return skeleton
     if "tensor" in skeleton:
-        return tensors[skeleton["tensor"]]
+        # One that is named again would be copied again by whoever opens the nest: a small blob could fill the memory.
+        place, tensor = next(tensors, (None, None))
+        if place is None or place != skeleton["tensor"]:
+            raise ValueError(f"expected every tensor once and in order, found {skeleton['tensor']} in place {place}")
+        return tensor
     if "dict" in skeleton:
         return {key: _rebuild(value, tensors) for key, value in skeleton["dict"]}
     if "named" in skeleton:
@@ -333,7 +341,7 @@ def _rebuild(skeleton: Any, tensors: list[Tensor]) -> Nest:
 def _named(module: str, qualname: str) -> Callable[[list[Nest]], Nest]:
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
-        found = getattr(found, part, None)
+        found = getattr_static(found, part, None)  # where an ordinary look could make a lazy module import others
     if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_make")):
         raise ValueError(f"the saved state is a {qualname} of {module}, which is not imported here")
     make: Callable[[list[Nest]], Nest] = found._make

@@ -8,13 +8,31 @@ import torch
 
 import battery
 from acclimate import trees
-from acclimate.contracts import Reply
+from acclimate.contracts import Replies, Reply
 from acclimate.engine.checkpoint import Checkpoint
+from acclimate.engine.client import Test
+from acclimate.engine.door import reply_fault
 from acclimate.errors import ConfigError
 from acclimate.experiment.catalog import ADAPTERS, PHASES
+from acclimate.trees import Form
 from liars import LIAR, SHAPES, Tampered
 
-WEIGHTS = {"negative": -1.0, "infinite": math.inf, "not a number": math.nan, "text": "10", "true": True}
+WEIGHTS = {
+    "negative": -1.0,
+    "infinite": math.inf,
+    "not a number": math.nan,
+    "text": "10",
+    "true": True,
+    "too heavy": 1e13,
+    "too long for a float": 10**400,
+}
+METRICS = {
+    "too long for a file": {"loss": 10**30},
+    "too long for a float": {"loss": -(10**400)},
+    "no name that can be written": {"\ud800": 1.0, "loss": 1.0},
+    "not a number": {"loss": math.nan},
+    "infinite": {"loss": math.inf},
+}
 
 
 @pytest.mark.parametrize("name", PHASES)
@@ -49,6 +67,38 @@ def test_phase_leaves_out_a_reply_that_looks_wrong(name, how):
 def test_reply_with_an_impossible_weight_is_left_out(how):
     outcome = battery.run_phase(
         "fedavg", rounds=1, cohort="all", executor=Tampered(lambda reply: reply._replace(weight=WEIGHTS[how]))
+    )
+    assert [c for _, c, metric, _ in outcome.checkpoint.metrics() if metric == "left_out"] == [LIAR]
+
+
+def test_mean_of_the_heaviest_replies_is_finite():
+    """Of 1.7e308 each would be finite alone, and so would its sum: only two together are not."""
+    update, replies = torch.tensor([0.5, -0.5]), Replies()
+    assert reply_fault(Form(update), Reply(update, 1.7e308)) == "a weight that is no number from 0 to 1e+12"
+    for client in range(2):
+        assert reply_fault(Form(update), Reply(update, 1e12)) is None
+        replies.add(client, Reply(update, 1e12))
+    assert torch.equal(replies.mean(), update)
+
+
+@pytest.mark.parametrize("how", METRICS)
+def test_reply_with_impossible_metrics_is_left_out(how):
+    outcome = battery.run_phase(
+        "afl", rounds=1, cohort="all", executor=Tampered(lambda reply: reply._replace(metrics=METRICS[how]))
+    )
+    assert [c for _, c, metric, _ in outcome.checkpoint.metrics() if metric == "left_out"] == [LIAR]
+
+
+@pytest.mark.parametrize("update", [{}, {"w": torch.tensor(math.nan)}])
+def test_client_that_diverges_is_no_liar_for_its_loss(update):
+    """It keeps its model to itself, or its update is left out where it is added up: either way as it always was."""
+    assert reply_fault(Form(update), Reply(update, 1.0, {"loss": math.nan})) is None
+
+
+@pytest.mark.parametrize("update", [{"w": b"bytes"}, {None: torch.ones(1)}], ids=["bytes", "a key that is none"])
+def test_update_that_is_no_nest_is_left_out(update):
+    outcome = battery.run_phase(
+        "fedavg", rounds=1, cohort="all", executor=Tampered(lambda reply: reply._replace(update=update))
     )
     assert [c for _, c, metric, _ in outcome.checkpoint.metrics() if metric == "left_out"] == [LIAR]
 
@@ -129,6 +179,8 @@ IMPLAUSIBLE = {
     "more images than a batch": lambda u: u._replace(weight=1e6),
     "of somebody else": lambda u: u._replace(client=u.client + 1),
     "of another slot": lambda u: u._replace(slot=u.slot + 1),
+    "of a client that is a tensor": lambda u: u._replace(client=torch.tensor(u.client)),
+    "of a client that is a fraction": lambda u: u._replace(client=float(u.client)),
     "no upload": lambda u: "upload",
     "another signature": lambda u: u._replace(signature=torch.ones(3)),
     "loud signature": lambda u: u._replace(signature=u.signature * 1e6),
@@ -139,6 +191,13 @@ IMPLAUSIBLE = {
 def test_implausible_upload_changes_nothing_for_others(how):
     executor = Tampered(IMPLAUSIBLE[how])
     commits = list(battery.run_test("bn-adapt", "tsa", executor=executor))
+    assert left_out(commits) == {executor.victim()}
+
+
+@pytest.mark.parametrize("weight", [math.inf, 1.7e308, 10**400], ids=["infinite", "too heavy", "too long"])
+def test_number_of_images_is_bounded_where_one_batch_is_the_whole_stream(weight):
+    executor = Tampered(lambda upload: upload._replace(weight=weight))
+    commits = battery.run_test("bn-adapt", "fedavg", executor=executor, test=Test(batch_size="all"))
     assert left_out(commits) == {executor.victim()}
 
 

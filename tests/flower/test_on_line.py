@@ -1,5 +1,6 @@
 """The same experiment in this process and on nodes: the same numbers; what travels, what stays, and who is lost."""
 
+import json
 import sqlite3
 from contextlib import closing
 
@@ -11,11 +12,14 @@ import acclimate as ac
 import acclimate.flower.executor as executor_module
 import battery
 from acclimate import plugins, trees
+from acclimate.engine.door import is_text
 from acclimate.engine.known import Elsewhere
 from acclimate.errors import MissingKnowledge
 from acclimate.experiment.reader import parse, read
 from acclimate.experiment.run import STORE, run
+from acclimate.flower.codec import Named, digest_of
 from acclimate.flower.executor import OnLine, TooFewNodes
+from acclimate.flower.node import Node
 from acclimate.flower.places import OnNodes
 from acclimate.report.table import table
 from acclimate.store.database import Store
@@ -30,7 +34,7 @@ SYSTEMS = [
 
 
 def experiment(**more):
-    given = battery.tiny(systems=SYSTEMS, test={"batch_size": 5}, **more)
+    given = battery.tiny(**{"systems": SYSTEMS, "test": {"batch_size": 5}, **more})
     given["scenario"]["new"] = False
     return parse(given)
 
@@ -235,6 +239,19 @@ def of_others(result):
     return result._replace(scores=[score._replace(client=0) for score in result.scores])
 
 
+def endless(result):
+    """Numbers that no file holds, and names that no file can be written with."""
+    if hasattr(result, "reply"):
+        reply = result.reply._replace(metrics={"loss": 10**30, "\ud800": 1.0})
+        return result._replace(reply=reply, bytes_up=10**30)
+    return result._replace(scores=[score._replace(slot=10**30, shift="\ud800") for score in result.scores])
+
+
+def placeless(result):
+    """Neither at the end nor anywhere else, and never."""
+    return result if hasattr(result, "reply") else result._replace(paused=None, ended=False, slot=10**7)
+
+
 RUBBISH = {
     "no nest": lambda answer: answer._replace(blobs={"records": b"rubbish"}),
     "nothing": lambda answer: answer._replace(blobs={}),
@@ -244,10 +261,13 @@ RUBBISH = {
     "infinite": lambda answer: spoilt(answer, of_all(infinite)),
     "of others": lambda answer: spoilt(answer, of_all(of_others)),
     "an error": lambda answer: answer._replace(text='{"error": "out of memory"}'),
+    "an error in halves": lambda answer: answer._replace(text='{"error": "\\ud800"}'),
+    "endless": lambda answer: spoilt(answer, of_all(endless)),
+    "placeless": lambda answer: spoilt(answer, of_all(placeless)),
 }
 
 
-QUICK = ("no nest", "infinite", "of others")
+QUICK = ("no nest", "infinite", "of others", "endless", "placeless")
 
 
 @pytest.mark.parametrize("kind", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in RUBBISH])
@@ -264,6 +284,24 @@ def test_rubbish_costs_who_sends_it_and_nobody_else(tmp_path, kind):
         rows = store.find(there.run_name).table()
     assert {row["system"] for row in rows} >= {"drift", "heads"}
     assert any("client 1" in text for text in heard.texts)
+    assert all(map(is_text, heard.texts))
+
+
+def test_an_answer_cannot_name_one_blob_many_times(tmp_path):
+    """Each of them would be opened, and copied: honest nodes send every upload as part of the answer."""
+    blob = trees.dump({"w": torch.ones(2)})
+
+    class Sharing(Inside):
+        def changed(self, asked, id, answer):
+            if (asked, id) != ("train", 101):
+                return answer
+            name = digest_of(blob)
+            named = spoilt(answer, of_all(lambda took: took._replace(state=Named(name, False))))
+            return named._replace(blobs={**named.blobs, name: blob})
+
+    there, heard = OnNodes.of(experiment(systems=["none"]), tmp_path / "runs"), Heard()
+    run(there, tmp_path / "runs", executor=OnLine(Sharing(tmp_path), there, say=heard.say), listener=heard)
+    assert any("client 1: its node sent something that cannot be read (KeyError" in text for text in heard.texts)
 
 
 class Heard:
@@ -291,6 +329,56 @@ def test_a_state_that_is_gone_is_named(tmp_path):
     there, heard = OnNodes.of(tiny(), tmp_path / "runs"), Heard()
     run(there, tmp_path / "runs", executor=OnLine(Forgetful(tmp_path), there, say=heard.say), listener=heard)
     assert any("is not on this node" in text for text in heard.texts)
+
+
+# ---- who claims the clients of others ----
+
+
+class Claiming(Inside):
+    """Nodes that say which part they serve, in the order in which they come."""
+
+    def __init__(self, folder, parts):
+        super().__init__(folder)
+        self.parts = parts
+
+    def nodes(self):
+        return [id for id in self.parts if id not in self.gone]
+
+    def node(self, id):
+        return Node(self.folder / str(id), self.parts[id])
+
+
+def test_a_node_that_cuts_clients_otherwise_gets_none(tmp_path):
+    chosen, heard = experiment(systems=["none"]), Heard()
+    line, there = Claiming(tmp_path, {99: (0, 1), 100: (0, 2), 101: (1, 2)}), OnNodes.of(chosen, tmp_path / "runs")
+    run(there, tmp_path / "runs", executor=OnLine(line, there, say=heard.say), listener=heard)
+    assert {node for kind, node, _, _ in line.letters if kind != "query"} == {100, 101}
+    why = "it serves part 0 of 1, where most nodes serve parts of 2; give all of them the same num-partitions"
+    assert heard.texts.count(f"node 99 does not take part for now: {why}") == 1
+
+
+def test_a_node_gets_the_clients_of_another_when_that_is_gone(tmp_path):
+    class Leaving(Claiming):
+        def ask(self, kind, letters, seconds):
+            yield from super().ask(kind, letters, seconds)
+            self.gone = {101} if kind == "train" else self.gone
+
+    chosen, heard = experiment(systems=["none"]), Heard()
+    line, there = Leaving(tmp_path, {100: (0, 2), 101: (1, 2), 102: (1, 2)}), OnNodes.of(chosen, tmp_path / "runs")
+    run(there, tmp_path / "runs", executor=OnLine(line, there, say=heard.say), listener=heard)
+    assert [node for kind, node, _, _ in line.letters if kind == "train"] == [100, 101, 100, 102]
+    why = "it serves part 1 of 2, and node 101 is there for these clients; give each node its own"
+    assert f"node 102 does not take part for now: {why}" in heard.texts
+
+
+@pytest.mark.parametrize("part", [[0, 0], [2, 2], [-1, 2], [0.5, 2], [0, 1e400], ["0", "2"], [0], None])
+def test_a_node_that_serves_no_part_is_refused(tmp_path, part):
+    class Odd(Inside):
+        def changed(self, kind, id, answer):
+            return answer._replace(text=json.dumps({**json.loads(answer.text), "part": part}))
+
+    with pytest.raises(TooFewNodes, match="node 100 refused: it sent something that cannot be used"):
+        on_nodes(tmp_path / "runs", tiny(), Odd(tmp_path), wait=0)
 
 
 # ---- whose code is run ----

@@ -23,19 +23,24 @@ from acclimate.trees import Form, Parcel
 NOT_FINITE = "values that are not finite"
 FARTHEST = 10.0  # times the size of what the server has and of what others have changed; honest clients stay below one
 ROUNDING = 1e-5  # a probability may be this much above one
+HEAVIEST = 1e12  # of weights, far above any number of images: two that are near the largest float add up to infinity
 
 
 def reply_fault(form: Form, reply: object) -> str | None:
-    """Why a reply cannot be used, apart from values that are not finite, which are found where they are added up."""
+    """Why a reply cannot be used, apart from updates that are not finite, which are found where they are added up."""
     if not isinstance(reply, Reply):
         return f"no reply but a {type(reply).__name__}"
-    if not _is_number(reply.weight) or not 0 <= reply.weight < math.inf:
-        return "a weight that is no finite number of at least 0"
+    if not _is_number(reply.weight) or not 0 <= reply.weight <= HEAVIEST:
+        return f"a weight that is no number from 0 to {HEAVIEST:g}"
     if not isinstance(reply.metrics, Mapping) or not all(
-        isinstance(name, str) and _is_number(value) for name, value in reply.metrics.items()
+        is_text(name) and _is_number(value) for name, value in reply.metrics.items()
     ):
         return "metrics that are no numbers by name"
-    return form.misfit(reply.update)
+    if unlike := form.misfit(reply.update):
+        return unlike
+    # Those of an honest client are not finite where its update is not either, or where it sends none.
+    odd = not all(map(math.isfinite, reply.metrics.values())) and trees.nbytes(reply.update) > 0
+    return "metrics that are not finite" if odd and trees.finite(reply.update) else None
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,9 @@ class Door:
         return {m: why for m, why in found.items() if why is not None} | self._far(sound)
 
     def _fault(self, upload: object, form: Form, client: int, slot: int) -> str | None:
-        if not isinstance(upload, Upload) or (upload.client, upload.slot) != (client, slot):
+        if not isinstance(upload, Upload) or not is_same((upload.client, upload.slot), (client, slot)):
             return "no upload of this client and slot"
-        if not _is_number(upload.weight) or not 0 <= upload.weight <= self.most:
+        if not _is_number(upload.weight) or not 0 <= upload.weight <= min(self.most, HEAVIEST):
             return "a number of images that cannot be"
         if unlike := form.misfit((upload.params, upload.signature)):
             return unlike
@@ -141,5 +146,22 @@ def _median(values: Sequence[float]) -> float:
     return float(torch.tensor(values, dtype=torch.float64).quantile(0.5)) if values else 0.0
 
 
+def is_text(value: object) -> bool:
+    r"""Whether it is a string that can be written: one out of JSON may have halves of characters.
+
+    >>> is_text("loss"), is_text("\ud800"), is_text(1)
+    (True, False, False)
+    """
+    return isinstance(value, str) and value == value.encode(errors="ignore").decode()
+
+
+def is_same(found: tuple[object, ...], expected: tuple[int | str, ...]) -> bool:
+    """Whether these are the same numbers and names: 1.0 and a tensor may be equal to 1, and cannot stand for it."""
+    return all(isinstance(value, int | str) for value in found) and found == expected
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is a number, and a whole one not too long to be saved."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)

@@ -77,6 +77,11 @@ class _Known:
     holder: Holder | None = None  # where it has data of its own
     has: set[str] = field(default_factory=set)  # lasting blobs, by digest
 
+    def __str__(self) -> str:
+        if self.holder is None:
+            return "serves part {} of {}".format(*self.part)
+        return "is '{}', with {} images to train on and {} to meet".format(*self.holder)
+
 
 class OnLine:
     """Lets clients of nodes work.
@@ -101,6 +106,7 @@ class OnLine:
         self.bind(experiment)
         self._known: dict[int, _Known] = {}
         self._refused: dict[int, str] = {}  # nodes that do not take part, and why
+        self._aside: dict[int, str] = {}  # nodes that do not for now
         self._at: dict[int, tuple[int, str]] = {}  # member → the slot it stands at, and the digest
 
     def bind(self, experiment: OnNodes) -> None:
@@ -109,11 +115,8 @@ class OnLine:
         self._ids = {holder.name: id for id, holder in enumerate(experiment.holders)}
 
     def holders(self) -> list[Holder]:
-        """What nodes have said of data of their own."""
-        said = [node.holder for node in self._known.values() if node.holder is not None]
-        if doubled := [name for name, count in Counter(one.name for one in said).items() if count > 1]:
-            raise TooFewNodes(f"two nodes are called '{doubled[0]}'; give each a name of its own in its --node-config")
-        return said
+        """What nodes that take part have said of data of their own."""
+        return [one.holder for id, one in self._known.items() if one.holder is not None and id not in self._aside]
 
     def greet(self) -> None:
         """Wait for the nodes, tell them the experiment and learn whom they serve."""
@@ -191,7 +194,7 @@ class OnLine:
         longer = [
             task._replace(seconds=max(task.seconds, seconds)) if isinstance(task, Alone) else task for task in tasks
         ]
-        asked = [Asked(task, self._stands(task)) for task in longer]
+        asked = [Asked(task, self._stands(task)[1]) for task in longer]
         records, has = pack(asked, shared), self._known[node].has
         # What phases have left is needed again and again: the node keeps it.
         released = {digest_of(one.released.blob) for task in tasks for one in getattr(task, "own", ())}
@@ -210,11 +213,12 @@ class OnLine:
             try:
                 said, blobs = read(answer), answer.blobs
                 if "error" not in said:
-                    found = unpack(blobs[RECORDS], blobs.__getitem__)
+                    found = unpack(blobs[RECORDS], dict[str, bytes]().__getitem__)  # an answer shares nothing
                     return [self._looked_at(*pair) for pair in zip(tasks, found, strict=True)]
-                lost = Lost(str(said["error"])[:500])
+                lost = Lost(_cut(said["error"]))
             except Exception as error:  # whatever a node may send
-                lost = Lost(f"its node sent something that cannot be read ({type(error).__name__}: {str(error)[:200]})")
+                why = f"{type(error).__name__}: {_cut(error, 200)}"
+                lost = Lost(f"its node sent something that cannot be read ({why})")
         self._known[node].has.clear()  # it may have started anew
         return [lost] * len(tasks)
 
@@ -223,8 +227,8 @@ class OnLine:
         if not isinstance(answered, Answered) or not isinstance(answered.at, str):
             return Lost("its node sent no answer to what was asked")
         if isinstance(answered.result, Lost):
-            return Lost(str(answered.result.reason)[:500])
-        if found := fault(self._work, task, answered.result):
+            return Lost(_cut(answered.result.reason))
+        if found := fault(self._work, self._clients, task, self._stands(task)[0], answered.result):
             return Lost(f"its node sent {found}")
         if isinstance(answered.result, Stretch):
             self._at[task.member] = (answered.result.slot, answered.at)
@@ -237,8 +241,12 @@ class OnLine:
         slot, at = self._at[task.member]
         return Paused(slot, Parcel(Elsewhere(at)), [])
 
-    def _stands(self, task: Any) -> str:
-        return self._at[task.member][1] if isinstance(task, GoOn) and task.member in self._at else ""
+    def _stands(self, task: Any) -> tuple[int, str]:
+        """The slot that a client stands at, and the digest of where, for a node that was not told with the task."""
+        if isinstance(task, GoOn):
+            return self._at.get(task.member, (0, ""))
+        paused = getattr(task, "paused", None)
+        return (0 if paused is None else paused.slot), ""
 
     def _client(self, task: Part | Alone | Begin | GoOn) -> int:
         if isinstance(task, Part):
@@ -272,7 +280,33 @@ class OnLine:
             hello = {"version": __version__, "experiment": self._experiment.run_name, "text": text}
             for node, answer in self._line.ask(HELLO, dict.fromkeys(new, Letter(written(hello), {})), self._deadline):
                 self._note(node, answer)
-        return [node for node in online if node in self._known]
+        return self._agreeing([node for node in self._known if node in online])
+
+    def _agreeing(self, online: Sequence[int]) -> list[int]:
+        """Those without the ones that are set aside for now: of two that claim the same clients, who came later."""
+        usual = Counter(self._known[node].part[1] for node in online).most_common(1)
+        aside, first = dict[int, str](), dict[Any, int]()
+        for node in online:
+            one = self._known[node]
+            claim = one.part if one.holder is None else one.holder.name
+            if why := self._misfit(one, usual[0][0]):
+                aside[node] = why
+            elif first.setdefault(claim, node) != node:
+                aside[node] = f"it {one}, and node {first[claim]} is there for these clients; give each node its own"
+        for node in [node for node, why in aside.items() if self._aside.get(node) != why]:
+            self._say(f"node {node} does not take part for now: {aside[node]}")
+        self._aside = aside
+        return [node for node in online if node not in aside]
+
+    def _misfit(self, one: _Known, parts: int) -> str | None:
+        """Why a node cannot serve what it claims, where clients are cut into so many parts; None: it can."""
+        if one.part[1] != parts:
+            return f"it {one}, where most nodes serve parts of {parts}; give all of them the same num-partitions"
+        if one.holder is not None and one.holder.name in self._ids:
+            had = self._experiment.holders[self._ids[one.holder.name]].test
+            if had != one.holder.test:
+                return f"it {one}, and had {had} to meet when the run began; give it back what it had, or begin anew"
+        return None
 
     def _note(self, node: int, answer: Letter | Lost) -> None:
         """Who a node serves, or why it does not take part."""
@@ -282,28 +316,39 @@ class OnLine:
         try:
             said = read(answer)
             if "error" in said:
-                self._refused[node] = str(said["error"])[:2000]
-                self._say(f"node {node} does not take part: {self._refused[node]}")
-                return
-            has = {str(digest) for digest in said["has"]}
-            if "holder" in said:
-                name, train, test = said["holder"]
-                self._known[node] = _Known(holder=Holder(str(name), int(train), int(test)), has=has)
-                self._say(f"node {node} is '{name}', with {train} images to train on and {test} to meet")
+                self._refused[node] = _cut(said["error"], 2000)
             else:
-                index, of = (int(number) for number in said["part"])
-                self._known[node] = _Known((index, max(of, 1)), has=has)
-                self._say(f"node {node} serves part {index} of {of}")
+                self._known[node] = self._introduced(said)
         except Exception as error:  # whatever a node may send
-            self._refused[node] = f"it sent something that cannot be read ({type(error).__name__})"
+            self._refused[node] = _cut(f"it sent something that cannot be used ({type(error).__name__}: {error})")
+        taken = node in self._known
+        self._say(f"node {node} " + (str(self._known[node]) if taken else f"does not take part: {self._refused[node]}"))
+
+    def _introduced(self, said: Mapping[str, Any]) -> _Known:
+        """What a node says of itself: which clients it serves, as the experiment wants it, and what it has already."""
+        has = {str(digest) for digest in said["has"]}
+        if self._experiment.own_data:
+            return _Known(holder=Holder.of(said["holder"]), has=has)
+        index, of = said["part"]
+        if type(index) is not int or type(of) is not int or not 0 <= index < of:
+            raise ValueError(f"expected a part of some, found {index!r} of {of!r}; see its partition-id")
+        return _Known((index, of), has=has)
 
     def _why(self, client: int) -> str:
-        return "; ".join([NOBODY, *(f"node {node} refused: {why}" for node, why in self._refused.items())])
+        return "; ".join([NOBODY, *self._absent()])
 
     def _too_few(self, needed: int | None = None) -> str:
-        refused = "; ".join(f"node {node} refused: {why}" for node, why in self._refused.items())
+        there, absent = len(self._there()), "; ".join(self._absent())
         return (
-            f"expected {needed or self._nodes} node(s) within {self._wait:g} s, found {len(self._there())}"
-            + (f" ({refused})" if refused else "")
+            f"expected {needed or self._nodes} node(s) within {self._wait:g} s, found {there}"
+            + (f" ({absent})" if absent else "")
             + "; start SuperNodes (docs/flower.md), or ask for fewer: nodes in the app's configuration"
         )
+
+    def _absent(self) -> list[str]:
+        return [f"node {node} refused: {why}" for node, why in {**self._refused, **self._aside}.items()]
+
+
+def _cut(said: object, most: int = 500) -> str:
+    """What somebody else has written, cut where it is long, and without halves of characters, which no log can hold."""
+    return str(said)[:most].encode(errors="replace").decode()

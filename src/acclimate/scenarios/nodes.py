@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from acclimate.data import own, partition
@@ -19,6 +20,7 @@ from acclimate.options import Count, Positive, Share
 from acclimate.scenarios.population import Holding, Plan, Scenario, StreamPlan
 
 TRAIN, TEST = "train", "test"  # folders of a node, with a folder per class or, for the test, images as they are
+LONGEST_NAME, MOST_IMAGES = 100, 1_000_000  # of a node: the server makes room for what a node says it has
 
 
 class Holder(NamedTuple):
@@ -27,6 +29,19 @@ class Holder(NamedTuple):
     name: str
     train: int  # images with labels
     test: int
+
+    @staticmethod
+    def of(said: Any) -> Holder:
+        """What a node says of itself; ValueError: it cannot be."""
+        name, *counts = said
+        if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= LONGEST_NAME:
+            raise ValueError(f"expected a name of 1 to {LONGEST_NAME} letters, found {name!r}; give the node another")
+        if len(counts) != 2 or not all(type(count) is int and 0 <= count <= MOST_IMAGES for count in counts):
+            raise ValueError(
+                f"expected 0 to {MOST_IMAGES:,} images to train on and as many to meet, found {counts}; "
+                "give the node's folder fewer"
+            )
+        return Holder(name, *counts)
 
 
 @dataclass(frozen=True)
@@ -48,11 +63,13 @@ class Nodes(Scenario):
 
     def on_server(self, holders: Sequence[Holder]) -> Scenario:
         """As the server sees it: who has how many images, and nothing of them."""
-        most, rows = max((max(one.train, one.test) for one in holders), default=0), np.arange
-        blank = np.zeros((most, self.size, self.size, self.channels), np.uint8)  # never looked at, so no memory
+        most = max((max(one.train, one.test) for one in holders), default=0)
+        # One number for all pixels, which are never looked at.
+        blank = as_strided(np.zeros(1, np.uint8), (most, self.size, self.size, self.channels), (0, 0, 0, 0))
+        rows = np.arange(most)
         digest = hashlib.sha256(repr((self, list(holders))).encode()).hexdigest()[:16]
         dataset = self._dataset(Images(blank), np.full(most, own.UNLABELLED), digest)
-        held = {id: (rows(one.train), rows(one.test)) for id, one in enumerate(holders)}
+        held = {id: (rows[: one.train], rows[: one.test]) for id, one in enumerate(holders)}
         return self._bound(dataset, held)
 
     def on_node(self, folder: Path, id: int = 0) -> Bound:
