@@ -49,3 +49,13 @@ def test_afl_without_a_step_of_the_weights_equals_fedavg_with_equal_clients():
     agnostic = toys.play(AFL(weights_lr=0.0), clients, State(Global(w, 0), {0: 0.5, 1: 0.5})).server.sent
     clients = [toys.client(toys.examples(24, seed=k), BUILD, id=k, source=(0, 1)) for k in range(2)]
     assert trees.equal(agnostic, toys.play(FedAvg(), clients, Global(w, 0)).server)
+
+
+@pytest.mark.parametrize("metrics", [{}, {"loss": 1e38}, {"loss": -1e38}])
+def test_afl_goes_on_where_a_client_lies_about_its_loss(metrics):
+    start = State(Global({"1.weight": torch.zeros(2, 1)}, 0), {0: 0.5, 1: 0.5})
+    replies = Replies()
+    for id, reply in toys.play(AFL(ONE_STEP), two(), start).replies.items():
+        replies.add(id, reply._replace(metrics=metrics) if id else reply)
+    weights = AFL(ONE_STEP).server_update(start, replies).weights.values()
+    assert sum(weights) == pytest.approx(1.0) and min(weights) >= 0

@@ -53,8 +53,7 @@ class BTFL(Adapter):
         super().__init__(net.requires_grad_(False))
         self.code, self.lam, self.k_b = preset == "code", lam, squash
         self.w_p, self.w_g = head, head_of(net)[1]
-        # P(ẑ_i = 0); what was never or always 0 in training, without smoothing, is not impossible but very unlikely
-        p = torch.stack([densities["local"], densities["global"]]).double().clamp(1e-12, 1 - 1e-12)
+        p = torch.stack([densities["local"], densities["global"]]).double().clamp(1e-12, 1 - 1e-12)  # P(ẑ_i = 0)
         p0, p1 = (0.6 * p + 0.2, 0.8 - 0.6 * p) if self.code else (p, 1 - p)
         # log Π_i p_i^[ẑ_i = 0] (1 − p_i)^[ẑ_i = 1], eq. (6), as a constant and a slope in ẑ
         self.constant, self.slope = p0.log().sum(1, keepdim=True).numpy(), (p1.log() - p0.log()).numpy()

@@ -26,6 +26,9 @@ class State(NamedTuple):
     weights: dict[int, float]  # λ
 
 
+LARGEST = 1e6  # of losses: far beyond any that says something, and the projection still tells weights apart
+
+
 @dataclass(frozen=True)
 class AFL(Averaging[State]):
     """Minimise the loss of the worst mixture of clients: those with a high loss gain weight, others lose all of it.
@@ -44,7 +47,8 @@ class AFL(Averaging[State]):
         return Reply(reply.update, server.weights[client.id], {"loss": loss}), None
 
     def server_update(self, server: State, replies: Replies) -> State:
-        rising = {id: m["loss"] for id, m in replies.metrics.items() if id not in replies.left_out}  # ∇_λ
+        losses = {id: m.get("loss", 0.0) for id, m in replies.metrics.items() if id not in replies.left_out}
+        rising = {id: max(-LARGEST, min(loss, LARGEST)) for id, loss in losses.items()}  # ∇_λ
         moved = [weight + self.weights_lr * rising.get(id, 0.0) for id, weight in server.weights.items()]
         nearest = to_simplex(torch.tensor(moved, dtype=torch.float64)).tolist()  # λ ← Π_Λ(λ + γ_λ ∇_λ L)
         sent = Global(replies.mean(), server.sent.round + 1)  # Σ_k λ_k w_k
