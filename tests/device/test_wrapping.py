@@ -225,7 +225,9 @@ def test_state_that_begins_with_something_infinite_may_have_it():
             self.least = state["least"].clone()
 
     adapted = ac.wrap(cnn(), Least)
-    adapted.load_signed(adapted.signed(), "a file")
+    signed, adapted.adapter.least = adapted.signed(), torch.tensor(1.0)
+    adapted.load_signed(signed, "a file")
+    assert adapted.adapter.least == torch.inf
 
 
 class Two(nn.Module):
