@@ -106,7 +106,7 @@ def is_finished(runs: Path, name: str) -> bool:
 def is_of_own_data(runs: Path, name: str) -> bool:
     """Whether a run is of images of the user's, which may have changed since."""
     with opened(runs, [name]) as (run,):
-        return bool(run.experiment["scenario"]["name"] == "own")
+        return run.of_own_data
 
 
 @contextmanager

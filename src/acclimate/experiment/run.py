@@ -19,10 +19,8 @@ from acclimate.experiment.predictions import write_predictions
 from acclimate.experiment.session import AGAIN, Session, data_of
 from acclimate.experiment.versions import versions
 from acclimate.store.database import Store
-from acclimate.store.run import ALL
 
 STORE = "store.sqlite"
-OWN = "own"  # the scenario whose files are the user's, and change
 
 
 def run(
@@ -62,12 +60,10 @@ def run(
 
 def tell_if_changed(experiment: Experiment, runs: Path) -> None:
     """A finished run stays as it is; whoever has since changed images of their own is told so (`Damage`)."""
-    if experiment.scenario.name != OWN:
-        return
     with closing(Store(runs / STORE)) as store:
-        before = store.notes(store.run_id(experiment.run_name), "checksums").get(("", ALL), {})
-    now = data_of(experiment, experiment.seeds[0])
-    if any(before.get(name, digest) != digest for name, digest in now.items()):
+        found = store.find(experiment.run_name)
+        before = found.checksums() if found and found.of_own_data else {}
+    if before and before != data_of(experiment, experiment.seeds[0]):
         warnings.warn(
             f"the images have changed since: these results are of what they were; {AGAIN}", Damage, stacklevel=2
         )

@@ -106,11 +106,6 @@ class Store:
         """A run by its whole name."""
         return next((run for run in self.runs() if run.name == name), None)
 
-    def run_id(self, name: str) -> int:
-        """The id of a run that there is."""
-        (id,) = self._db.execute("SELECT id FROM run WHERE name = ?", (name,)).fetchone()
-        return int(id)
-
     def finish(self, run: int) -> None:
         """Remember that everything asked for was measured."""
         self._db.execute("UPDATE run SET finished = ? WHERE id = ? AND finished IS NULL", (_now(), run))

@@ -33,7 +33,7 @@ ALL = -1  # the seed of what is noted for all seeds
 WORKED = "seconds worked"  # a note of the run as a whole
 _SUMS = "sum(CASE metric WHEN 'correct' THEN value ELSE 0 END), sum(CASE metric WHEN 'count' THEN value ELSE 0 END)"
 _TESTS = f"phase IN ('{TEST}', '{SELECTED}')"
-_COUNTED = f"phase IN ('{TEST}', '{SELECTED}', '{UNADAPTED}') AND slot >= 0 AND metric IN ('correct', 'count')"
+_COUNTED = "slot >= 0 AND metric IN ('correct', 'count')"
 _TRAFFIC = "('bytes_down', 'bytes_up', 'left_out', 'lost')"
 
 
@@ -58,6 +58,11 @@ class Run:
     def streams(self) -> list[str]:
         streams: list[str] = self.noted("streams").get(("", ALL), [])
         return streams
+
+    @property
+    def of_own_data(self) -> bool:
+        """Whether its images are files of the user's, which may have changed since."""
+        return bool(self.experiment["scenario"]["name"] == "own")
 
     @property
     def worked(self) -> float | None:
@@ -100,7 +105,7 @@ class Run:
         found: dict[tuple[Entry, int, str], dict[int, Counts]] = defaultdict(dict)
         for system, phase, seed, stream, client, correct, count in self._ask(
             f"SELECT system, phase, seed, stream, client, {_SUMS} FROM row WHERE run = ? AND {_COUNTED} "
-            "GROUP BY system, phase, seed, stream, client"
+            f"AND ({_TESTS} OR phase = '{UNADAPTED}') GROUP BY system, phase, seed, stream, client"
         ):
             found[Entry.of(system, phase), seed, stream][client] = Counts(correct, count)
         return dict(found)
@@ -144,8 +149,7 @@ class Run:
         """Every client in every slot, where it has labels."""
         for system, phase, seed, client, slot, correct, count in self._ask(
             f"SELECT system, phase, seed, client, slot, {_SUMS} FROM row WHERE run = ? AND stream = ? AND {_TESTS} "
-            "AND slot >= 0 AND metric IN ('correct', 'count') "
-            "GROUP BY system, phase, seed, client, slot",
+            f"AND {_COUNTED} GROUP BY system, phase, seed, client, slot",
             stream,
         ):
             if count:

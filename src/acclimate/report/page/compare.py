@@ -72,9 +72,7 @@ def _paired(runs: Sequence[Run], names: Sequence[str]) -> list[Html]:
 
 def _same_clients(a: Run, b: Run) -> bool:
     """The same scenarios make the same clients for the same seed."""
-    trained_and_tested = ("scenario", "test scenario")
     ours, theirs = (
-        dict(zip(trained_and_tested, (run.experiment["scenario"], run.experiment["test"].get("scenario")), strict=True))
-        for run in (a, b)
+        {"trained": run.experiment["scenario"], "tested": run.experiment["test"].get("scenario")} for run in (a, b)
     )
     return flat(ours) == flat(theirs) and bool(set(a.seeds) & set(b.seeds))
