@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,3 +94,13 @@ def test_batches_of_nobody_are_none():
         Images(np.zeros((3, 2, 2, 1), np.uint8)), torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
     )
     assert list(empty.batches(5)) == []
+
+
+def test_only_who_shuffles_sees_images_changed():
+    some = replace(toys.examples(6), change=lambda x: 1 - x)
+    ((x, _),) = some.batches(6)
+    assert torch.equal(x, some.x)
+    ((x, y),) = some.batches(6, torch.Generator().manual_seed(1))
+    ((plain, labels),) = replace(some, change=None).batches(6, torch.Generator().manual_seed(1))
+    assert torch.equal(x, 1 - plain)
+    assert torch.equal(y, labels)

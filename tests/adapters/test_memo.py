@@ -1,14 +1,14 @@
 import math
 
-import numpy as np
 import pytest
 import torch
 
 import toys
 from acclimate import params, trees
-from acclimate.adapters.memo import MEMO, after_steps, crops, marginal_entropy, mirrored
+from acclimate.adapters.memo import MEMO, after_steps, marginal_entropy
 from acclimate.adapters.none import NoAdaptation
 from acclimate.adapters.surgical import Surgical
+from acclimate.data.augment import crops, mirrored
 from acclimate.models.build import Build
 
 BUILD = Build(toys.SmallNet, 3, (1, 8, 8), (0.5,), (0.25,))
@@ -63,7 +63,7 @@ def test_memo_draws_copies_anew_for_each_step():
     torch.manual_seed(1)
     twice = MEMO(net, lr=0.5, copies=4, steps=2)(x)[0]
     torch.manual_seed(1)
-    drawn = [crops(mirrored(x[0], 4), x[0].shape, 4, flip=True) for _ in range(2)]
+    drawn = [crops(mirrored(x, 4).expand(4, -1, -1, -1), x.shape[-2:], flip=True) for _ in range(2)]
     assert not torch.equal(*drawn)
     torch.testing.assert_close(after_steps(net, x[0], drawn, lr=0.5), twice)
 
@@ -90,14 +90,6 @@ def test_memo_draws_follow_the_seed_of_the_default_generator():
     assert torch.equal(adapter(x), first)
 
 
-def test_memo_mirrors_as_numpy_calls_symmetric():
-    """Also where the margin is wider than the image, which then comes and goes."""
-    image = np.arange(12.0).reshape(1, 3, 4)
-    for margin in (1, 3, 4, 11):
-        expected = np.pad(image, [(0, 0), (margin, margin), (margin, margin)], mode="symmetric")
-        assert torch.equal(mirrored(torch.from_numpy(image), margin), torch.from_numpy(expected))
-
-
 def test_memo_crops_show_the_image_mirrored_unless_told_black():
     """A white image has no edges in a mirror: all copies are the image; in black they are not, and the step differs."""
     net, white = BUILD(None), torch.ones(1, 1, 8, 8)
@@ -109,22 +101,6 @@ def test_memo_crops_show_the_image_mirrored_unless_told_black():
     alone = after_steps(net, white[0], [white.expand(4, -1, -1, -1)], lr=0.5)
     torch.testing.assert_close(logits[0], alone)
     assert not torch.allclose(logits[1], alone, atol=1e-4)
-
-
-@pytest.mark.parametrize("pad", [mirrored, lambda image, margin: torch.nn.functional.pad(image, [margin] * 4)])
-def test_memo_crops_are_windows_of_the_padded_image(pad):
-    torch.manual_seed(0)
-    image = torch.arange(1.0, 13.0).view(1, 3, 4)
-    padded = pad(image, 2)
-    windows = [padded[:, i : i + 3, j : j + 4] for i in range(5) for j in range(5)]
-    mirrored = [window.flip(2) for window in windows]
-    plain, both = (crops(padded, image.shape, number, flip) for number, flip in ((400, False), (800, True)))
-    assert plain.shape == (400, 1, 3, 4)
-    for copies, possible in ((plain, windows), (both, windows + mirrored)):
-        seen = [any(torch.equal(copy, window) for copy in copies) for window in possible]
-        assert all(seen)
-        assert all(any(torch.equal(copy, window) for window in possible) for copy in copies)
-    assert any(torch.equal(copy, image.flip(2)) for copy in both)
 
 
 def test_memo_agrees_with_golden_vectors():

@@ -2,13 +2,15 @@
 
 import colorsys
 
+import numpy as np
 import pytest
 import torch
 
 from acclimate.data import augment
-from acclimate.data.augment import BRIGHTNESS, CONTRAST, SATURATION, Views
+from acclimate.data.augment import BRIGHTNESS, CONTRAST, SATURATION, Crops, Views, crops, mirrored
 
 LAST = torch.channels_last
+SHIFTS = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)]
 
 
 def picture(*colours):
@@ -253,3 +255,59 @@ def test_views_of_digits_are_never_mirrored():
     torch.manual_seed(0)
     views = Views(flip=0.0, jitter=0.0)(x)
     assert (views[..., :14].sum((1, 2, 3)) >= views[..., 14:].sum((1, 2, 3))).all()
+
+
+# Crops
+
+
+def test_mirrored_is_what_numpy_calls_symmetric():
+    """Also where the margin is wider than the image, which then comes and goes."""
+    image = np.arange(12.0).reshape(1, 3, 4)
+    for margin in (1, 3, 4, 11):
+        expected = np.pad(image, [(0, 0), (margin, margin), (margin, margin)], mode="symmetric")
+        assert torch.equal(mirrored(torch.from_numpy(image), margin), torch.from_numpy(expected))
+
+
+@pytest.mark.parametrize("pad", [mirrored, lambda image, margin: torch.nn.functional.pad(image, [margin] * 4)])
+def test_crops_are_windows_of_the_padded_image(pad):
+    torch.manual_seed(0)
+    image = torch.arange(1.0, 13.0).view(1, 3, 4)
+    padded = pad(image, 2)
+    windows = [padded[:, i : i + 3, j : j + 4] for i in range(5) for j in range(5)]
+    mirrored = [window.flip(2) for window in windows]
+    plain, both = (
+        crops(padded.expand(number, -1, -1, -1), (3, 4), flip) for number, flip in ((400, False), (800, True))
+    )
+    assert plain.shape == (400, 1, 3, 4)
+    for copies, possible in ((plain, windows), (both, windows + mirrored)):
+        seen = [any(torch.equal(copy, window) for copy in copies) for window in possible]
+        assert all(seen)
+        assert all(any(torch.equal(copy, window) for window in possible) for copy in copies)
+    assert any(torch.equal(copy, image.flip(2)) for copy in both)
+
+
+def test_crops_move_each_image_by_itself_and_leave_black_behind():
+    """A batch of images of one bright pixel each: every one is somewhere in its own 3x3 places, or off the edge."""
+    torch.manual_seed(0)
+    x = torch.zeros(300, 1, 5, 5).contiguous(memory_format=LAST)
+    x[:, 0, 2, 0] = torch.arange(1.0, 301.0)
+    moved = Crops(margin=1, flip=False)(x)
+    assert moved.shape == x.shape
+    assert moved.is_contiguous(memory_format=LAST)
+    places = {(int(r), int(c)) for image in moved for r, c in image[0].nonzero()}
+    assert places == {(r, c) for r in (1, 2, 3) for c in (0, 1)}
+    gone = (moved.flatten(1).sum(1) == 0).sum()
+    assert 60 <= gone <= 140  # a third go over the edge
+    assert all(image.sum() in (0, value) for image, value in zip(moved, range(1, 301), strict=True))
+
+
+def test_crops_mirror_about_half_of_the_images():
+    torch.manual_seed(0)
+    x = photos(200)
+    moved = Crops(margin=1, flip=True)(x)[:, :, 1:-1, 1:-1]
+    shown = torch.stack([(moved == x.roll(shift, (2, 3))[:, :, 1:-1, 1:-1]).all((1, 2, 3)) for shift in SHIFTS])
+    turned = torch.stack(
+        [(moved == x.flip(3).roll(shift, (2, 3))[:, :, 1:-1, 1:-1]).all((1, 2, 3)) for shift in SHIFTS]
+    )
+    assert (shown.any(0) ^ turned.any(0)).all()
+    assert 70 <= turned.any(0).sum() <= 130

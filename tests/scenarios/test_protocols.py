@@ -9,6 +9,7 @@ import torch
 
 import toys
 from acclimate.data import sources
+from acclimate.data.augment import Crops
 from acclimate.data.image_shifts import Rotation
 from acclimate.data.packs import write_pack
 from acclimate.data.twins import twins
@@ -321,6 +322,20 @@ def test_tgfl_has_five_streams_per_client(data):
     (mix,) = next(s for s in chosen.streams if s.client == 3 and s.name == "mix").segments
     assert len({len(part.rows) for part in mix.parts}) == 1  # equal parts of the four
     assert sorted(mix.order.tolist()) == list(range(4 * len(mix.parts[0].rows)))
+
+
+def test_tgfl_may_let_clients_train_on_moved_images_and_is_then_another_population():
+    small = {"data": "digits", "clients": 2, "alpha": 10.0, "most": 200}
+    people, moved, other = (
+        SCENARIOS["tgfl"].load()(**small, **options).build(0)
+        for options in ({}, {"augment": Crops(margin=2)}, {"augment": Crops(margin=1)})
+    )
+    assert people.augment is None
+    assert moved.augment == Crops(margin=2)
+    assert len({people.digest, moved.digest, other.digest}) == 3
+    assert [stream.segments[0][1].rows.tolist() for stream in moved.streams] == [
+        stream.segments[0][1].rows.tolist() for stream in people.streams
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -5,6 +7,7 @@ from torch import nn
 import battery
 import toys
 from acclimate import trees
+from acclimate.data.augment import Crops
 from acclimate.engine.known import Known
 from acclimate.sgd import LocalSGD
 from acclimate.training.btfl import BTFL
@@ -27,6 +30,19 @@ def test_btfl_model_is_fedavgs_to_the_bit(make, options):
         for algorithm in (BTFL(local, **options), FedAvg(local))
     )
     assert trees.dump(Known([ours]).of(None)["model"]) == trees.dump(Known([theirs]).of(None)["model"])
+
+
+def test_btfl_and_fedavg_train_on_the_same_moved_images():
+    local, still = LocalSGD(lr=0.05, epochs=2, batch_size=7), battery.population()
+    ours, theirs, others = (
+        Known([battery.run_algorithm(algorithm, rounds=2, seed=5, people=people)]).of(None)["model"]
+        for algorithm, people in (
+            (BTFL(local), replace(still, augment=Crops(margin=2))),
+            (FedAvg(local), replace(still, augment=Crops(margin=2))),
+            (FedAvg(local), still),
+        )
+    )
+    assert trees.dump(ours) == trees.dump(theirs) != trees.dump(others)
 
 
 def test_btfl_personal_head_by_hand():

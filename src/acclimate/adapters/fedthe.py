@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acclimate import params
-from acclimate.adapters.memo import crops, marginal_entropy, mirrored
+from acclimate.adapters.memo import marginal_entropy
 from acclimate.contracts import Adapter
+from acclimate.data.augment import crops, mirrored
 from acclimate.losses import entropy
 from acclimate.models.head import features, head_of
 from acclimate.options import Count, Positive, Share, Whole
@@ -106,10 +107,11 @@ class FedTHE(Adapter):
     def _tuned(self, image: Tensor, e: Tensor) -> Tensor:
         """FedTHE+: logits of one image after steps down the marginal entropy of its copies, e held."""
         tensors = {**dict(self.net.named_parameters()), _OWN: self.w_p}
+        padded = mirrored(image, 4).expand(self.copies, -1, -1, -1)
         for _ in range(self.tune_steps):
             tensors = {name: tensor.detach().clone().requires_grad_() for name, tensor in tensors.items()}
             with torch.enable_grad():
-                copies = crops(mirrored(image, 4), image.shape, self.copies, flip=True)
+                copies = crops(padded, image.shape[-2:], flip=True)
                 loss = marginal_entropy(self._mix_of(copies, e, tensors))
             params.descend(loss, tensors, self.tune_lr)
         with torch.no_grad():

@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from acclimate import params
 from acclimate.contracts import Adapter
+from acclimate.data.augment import crops, mirrored
 from acclimate.options import Count, Positive
 from acclimate.params import Params
 
@@ -49,7 +50,8 @@ class MEMO(Adapter):
         padded = mirrored(x, self.margin) if self.padding == "mirror" else F.pad(x, [self.margin] * 4)
         logits = []
         for image, around in zip(x, padded, strict=True):
-            drawn = (crops(around, image.shape, self.copies, self.flip) for _ in range(self.steps))
+            same = around.expand(self.copies, *around.shape)
+            drawn = (crops(same, x.shape[-2:], self.flip) for _ in range(self.steps))
             logits.append(after_steps(self.net, image, drawn, self.lr))
         return torch.stack(logits)
 
@@ -77,31 +79,3 @@ def marginal_entropy(logits: Tensor) -> Tensor:
     """
     log_p = logits.log_softmax(-1).logsumexp(0) - math.log(len(logits))
     return -(log_p.exp() * log_p).sum()
-
-
-def mirrored(images: Tensor, margin: int) -> Tensor:
-    """Images with a margin that repeats them backwards, pixels at the edge included.
-
-    >>> mirrored(torch.tensor([[1, 2, 3]]), 2)[0]
-    tensor([2, 1, 1, 2, 3, 3, 2])
-    """
-    rows, columns = (_places(side, margin) for side in images.shape[-2:])
-    return images[..., rows, :][..., columns]
-
-
-def _places(side: int, margin: int) -> Tensor:
-    """Which pixel of a row stands where in the padded row: there and back again, with period 2 · side."""
-    place = torch.arange(-margin, side + margin) % (2 * side)
-    return torch.minimum(place, 2 * side - 1 - place)
-
-
-def crops(padded: Tensor, shape: torch.Size, copies: int, flip: bool) -> Tensor:
-    """Random crops [copies, C, H, W] of a padded image, each flipped with probability one half."""
-    _, height, width = shape
-    free = padded.shape[-1] - width + 1
-    top, left = torch.randint(free, (2, copies, 1))
-    flipped = torch.rand(copies, 1) < 0.5
-    rows, columns = top + torch.arange(height), left + torch.arange(width)
-    if flip:
-        columns = torch.where(flipped, columns.flip(1), columns)
-    return padded[:, rows.unsqueeze(2), columns.unsqueeze(1)].transpose(0, 1)

@@ -8,6 +8,7 @@ changes its images in place, and is fastest where they are contiguous: one chann
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acclimate.data.variants import LUMA
-from acclimate.options import NonNegative, Positive, Share
+from acclimate.options import Count, NonNegative, Positive, Share
 
 TRIES = 10  # of a box that fits into the image
 BRIGHTNESS, CONTRAST, SATURATION = 0, 1, 2
@@ -46,6 +47,49 @@ class Views:
         view = flip_(_crop(x, self.scale, self.ratio), self.flip)
         jitter_(view, self.brightness, self.contrast, self.saturation, self.hue, self.jitter)
         return _like(x, grey_(view, self.grey))
+
+
+@dataclass(frozen=True)
+class Crops:
+    """Shows every image of a batch moved by some pixels, black where it was not, and mirrored half of the time."""
+
+    margin: Count = 4  # the most that it is moved by, in each direction
+    flip: bool = True
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  (a misspelt key in an experiment is an error)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Another batch of the same shape."""
+        return crops(F.pad(x, [self.margin] * 4), x.shape[-2:], self.flip)
+
+
+def crops(padded: Tensor, size: Sequence[int], flip: bool) -> Tensor:
+    """A random part of each padded image, of this height and width, mirrored with probability one half."""
+    height, width = size
+    free = padded.shape[-1] - width + 1
+    top, left = torch.randint(free, (2, len(padded), 1))
+    mirrors = torch.rand(len(padded), 1) < 0.5
+    rows, columns = top + torch.arange(height), left + torch.arange(width)
+    if flip:
+        columns = torch.where(mirrors, columns.flip(1), columns)
+    each = torch.arange(len(padded)).view(-1, 1, 1)
+    return padded.permute(0, 2, 3, 1)[each, rows.unsqueeze(2), columns.unsqueeze(1)].permute(0, 3, 1, 2)
+
+
+def mirrored(images: Tensor, margin: int) -> Tensor:
+    """Images with a margin that repeats them backwards, pixels at the edge included.
+
+    >>> mirrored(torch.tensor([[1, 2, 3]]), 2)[0]
+    tensor([2, 1, 1, 2, 3, 3, 2])
+    """
+    rows, columns = (_there_and_back(side, margin) for side in images.shape[-2:])
+    return images[..., rows, :][..., columns]
+
+
+def _there_and_back(side: int, margin: int) -> Tensor:
+    """Which pixel of a row stands where in the padded row, with period 2 · side."""
+    place = torch.arange(-margin, side + margin) % (2 * side)
+    return torch.minimum(place, 2 * side - 1 - place)
 
 
 def resized_crop(

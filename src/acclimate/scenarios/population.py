@@ -7,8 +7,9 @@ is a list of rows of that array or of the clean one.
 from __future__ import annotations
 
 import hashlib
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from acclimate.data import image_shifts
 from acclimate.data.dataset import Dataset
@@ -27,6 +29,7 @@ from acclimate.options import Seed
 from acclimate.scenarios.availability import ALWAYS, Availability
 from acclimate.scenarios.hostile import NOBODY, Hostile
 
+Augment = Callable[[Tensor], Tensor]  # what source clients train on instead of a batch of their images
 CLEAN = Clean()
 VALIDATION = "validation"  # the stream of source clients' validation parts
 
@@ -64,6 +67,7 @@ class Plan:
     public: Holding | None = None  # unlabelled images that everybody has
     remarks: Sequence[str] = ()  # what a reader of results must know of how it came out
     groups: Mapping[int, str] = field(default_factory=dict)  # client → its domain, angle, ...: for reports only
+    augment: Augment | None = None
 
 
 class Held(NamedTuple):
@@ -123,6 +127,7 @@ class Population:
     groups: Mapping[int, str] = field(default_factory=dict)  # of the plan; no part of the digest
     hostile: Hostile = NOBODY
     liars: frozenset[int] = frozenset()  # the clients that are
+    augment: Augment | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -220,6 +225,7 @@ def realise(plan: Plan, seed: int) -> Population:
         digest=_digest(plan, seed),
         remarks=plan.remarks,
         groups=plan.groups,
+        augment=plan.augment,
     )
 
 
@@ -243,8 +249,11 @@ def _digest(plan: Plan, seed: int) -> str:
     held = [holding for pair in plan.source.values() for holding in pair]
     held += [] if plan.public is None else [plan.public]
     drawn = any(not isinstance(holding.shift, Clean) for holding in held)  # a clean image is the same for all seeds
-    people = (f"{list(plan.source)} {plan.public is None}", np.zeros(0, np.int64))
-    return _hash(plan.dataset, seed if drawn else 0, [people, *((repr(h.shift), h.rows) for h in held)])
+    people = [(f"{list(plan.source)} {plan.public is None}", np.zeros(0, np.int64))]
+    if plan.augment is not None:
+        code = Path(inspect.getfile(type(plan.augment))).read_text(encoding="utf-8")  # other code, other pixels
+        people.append((f"{plan.augment} {code}", np.zeros(0, np.int64)))
+    return _hash(plan.dataset, seed if drawn else 0, [*people, *((repr(h.shift), h.rows) for h in held)])
 
 
 def _hash(dataset: Dataset, seed: int, parts: Sequence[tuple[str, NDArray[np.int64]]]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acclimate.data import partition, sources
+from acclimate.data.augment import Crops
 from acclimate.data.dataset import Dataset
 from acclimate.data.partition import Rows
 from acclimate.data.twins import twins
@@ -25,7 +26,8 @@ class TGFL(Scenario):
     5. With `natural` half of each shifted stream is natural shift, dealt by the clients' label histograms: another
     data set of the same classes (`cifar10.1` for CIFAR-10), or a domain of this one, which nobody trains on (`webcam`
     of `office-caltech10`; the paper leaves out one of `office-home`). Without it, and a remark says so, shifted streams
-    are corrupted images only. The paper has 10 clients on Office-Home and ImageNet.
+    are corrupted images only. The paper has 10 clients on Office-Home and ImageNet. `augment` lets clients train on
+    images that are moved and mirrored at random, as those of the released code do.
     """
 
     data: str = "cifar10"
@@ -35,6 +37,7 @@ class TGFL(Scenario):
     natural: str | None = None
     size: Count | None = None
     most: Count | None = None  # images in all, drawn from the training set
+    augment: Crops | None = None
 
     def plan(self, seed: int) -> Plan:
         dataset, rng = sources.load(self.data, self.size), np.random.default_rng([seed, 7])
@@ -58,7 +61,7 @@ class TGFL(Scenario):
             tests.append(test)
         streams = [s for k in range(self.clients) for s in self._streams(k, tests, extra, rng)]
         remarks = [] if len(other) else ["shifted streams are corrupted images only; the benchmark's are half natural"]
-        return Plan(dataset, source, streams, remarks=remarks)
+        return Plan(dataset, source, streams, remarks=remarks, augment=self.augment)
 
     def _natural(self, dataset: Dataset, pool: Rows) -> tuple[Dataset, Rows, Rows]:
         """The data set with the natural shift in it, what clients share, and the images of the natural shift."""
