@@ -4,12 +4,14 @@ import json
 import re
 import sqlite3
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
 import battery
 from acclimate import trees
 from acclimate.data.folders import cache_folder
+from acclimate.engine.checkpoint import Checkpoint
 from acclimate.errors import ConfigError, MissingKnowledge, NothingSelected, RunLocked
 from acclimate.experiment import source
 from acclimate.experiment.baselines import with_baselines
@@ -109,6 +111,47 @@ def test_training_metrics_are_in_the_store_also_when_the_model_came_from_the_cac
     counts = db.execute("SELECT run, count(*) FROM row WHERE metric = 'loss' GROUP BY run").fetchall()
     db.close()
     assert [count for _, count in counts] == [6, 6]  # two rounds of three clients
+
+
+LONGER = [{"name": "scaffold", "rounds": 5, "keep_every": 2}]
+SHORTER = [{**LONGER[0], "rounds": 3}]
+
+
+def test_more_rounds_go_on_where_fewer_ended_and_end_with_the_same_bits(tmp_path, own_cache, monkeypatch):
+    told = Told()
+    run(tiny(phases=SHORTER), tmp_path)
+    run(tiny(phases=LONGER), tmp_path, listener=told)
+    assert told.steps["seed 0 (1/1): scaffold"] == 2  # the fourth and the fifth round
+    monkeypatch.setenv("ACCLIMATE_CACHE", str(tmp_path / "other"))
+    run(tiny(phases=LONGER), tmp_path / "anew")
+    assert measured(tiny(phases=LONGER), tmp_path) == measured(tiny(phases=LONGER), tmp_path / "anew")
+    files = [next(file for file in (tmp_path / "cache").rglob("*.sqlite") if rounds_of(file) == 5)]
+    files += (tmp_path / "other").rglob("*.sqlite")
+    assert len({contents(file) for file in files}) == 1
+
+
+def test_a_damaged_shorter_training_is_none(tmp_path, own_cache):
+    run(tiny(phases=SHORTER), tmp_path)
+    (file,) = (tmp_path / "cache").rglob("*.sqlite")
+    before = file.read_bytes()[:200]
+    file.write_bytes(before)
+    told = Told()
+    run(tiny(phases=LONGER), tmp_path, listener=told)
+    assert told.steps["seed 0 (1/1): scaffold"] == 5
+    assert file.read_bytes() == before  # it is not ours to mend
+
+
+def rounds_of(file):
+    with closing(Checkpoint(file)) as checkpoint:
+        return checkpoint.last()
+
+
+def contents(file):
+    with closing(sqlite3.connect(file)) as db:
+        return repr([db.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall() for table in TABLES])
+
+
+TABLES = ("server", "client", "metric")
 
 
 def measured(experiment, runs):

@@ -8,9 +8,10 @@ each, one more for every kept round, and what the last round replaced.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,17 @@ class Checkpoint:
 
     def close(self) -> None:
         self._db.close()
+
+    def copy(self, path: Path) -> None:
+        """The same in a file of its own, all of it or nothing."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+        try:
+            with closing(sqlite3.connect(unfinished)) as other:
+                self._db.backup(other)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
     def last(self) -> int | None:
         """The last finished round; None before anything was saved."""

@@ -7,10 +7,10 @@ A phase is found by everything that decides its result: the population, the mode
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from acclimate.data.folders import cache_folder
 from acclimate.engine.checkpoint import Checkpoint
@@ -31,17 +31,27 @@ def phase_file(
 
     `population` is that of the phase's scenario.
     """
-    so_far = [system.phases[place] for place in (*system.before(position), position)]
-    content = {
-        "population": population.digest,
-        "model": system.model.differs(),
-        "phases": [phase.differs() for phase in so_far],
-        "seed": seed if any(phase.seed is None for phase in so_far) else None,
-        "torch": versions()["torch"],
-    }
-    modules = [module for phase in so_far for module in phase.algorithm.modules]
-    modules += [*system.model.chosen.modules, Build.__module__]
-    return _phase_path(content, modules, system.phases[position].rounds, reuse)
+    folder, phase = _folder(system, position, population, seed), system.phases[position]
+    so_far = (system.phases[place] for place in (*system.before(position), position))
+    modules = [module for one in so_far for module in one.algorithm.modules]
+    path = folder / f"{source_digest([*modules, *system.model.chosen.modules, Build.__module__])}.sqlite"
+    if reuse and not path.exists():
+        for older in sorted(folder.glob("*.sqlite"), key=lambda p: p.stat().st_mtime, reverse=True):
+            if _rounds(older) == phase.rounds:
+                return older, True
+    return path, False
+
+
+def go_on(path: Path, system: System, position: int, population: Population, seed: int) -> None:
+    """Begin a phase's file with what a shorter training of it has made, the longest there is: its own first rounds."""
+    phase = system.phases[position]
+    for rounds in range(phase.rounds - 1, 0, -1):
+        fewer = (*system.phases[:position], replace(phase, rounds=rounds), *system.phases[position + 1 :])
+        shorter = _folder(replace(system, phases=fewer), position, population, seed) / path.name
+        if shorter.exists():
+            with suppress(DamagedFile), closing(Checkpoint(shorter)) as checkpoint:
+                checkpoint.copy(path)
+            return
 
 
 @contextmanager
@@ -67,15 +77,17 @@ def trained(system: System, population: Population, seed: int, round: int | None
         yield Known(outcomes)
 
 
-def _phase_path(content: Any, modules: Iterable[str], rounds: int, reuse: bool) -> tuple[Path, bool]:
-    """The checkpoint file of a phase, and whether it was made by other code than today's (`reuse`)."""
-    folder = cache_folder() / "phases" / digest_of(content)
-    path = folder / f"{source_digest(modules)}.sqlite"
-    if reuse and not path.exists():
-        for older in sorted(folder.glob("*.sqlite"), key=lambda p: p.stat().st_mtime, reverse=True):
-            if _rounds(older) == rounds:
-                return older, True
-    return path, False
+def _folder(system: System, position: int, population: Population, seed: int) -> Path:
+    """Where a phase is kept, whatever code made it."""
+    so_far = [system.phases[place] for place in (*system.before(position), position)]
+    content = {
+        "population": population.digest,
+        "model": system.model.differs(),
+        "phases": [phase.differs() for phase in so_far],
+        "seed": seed if any(phase.seed is None for phase in so_far) else None,
+        "torch": versions()["torch"],
+    }
+    return cache_folder() / "phases" / digest_of(content)
 
 
 def sound_checkpoint(path: Path) -> Checkpoint:

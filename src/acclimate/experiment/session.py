@@ -20,7 +20,7 @@ from acclimate.engine.roster import roster
 from acclimate.engine.train import at_round, train
 from acclimate.errors import ConfigError, Damage, DamagedFile, MissingData, NothingSelected
 from acclimate.experiment.baselines import unadapted, with_baselines
-from acclimate.experiment.cache import phase_file, sound_checkpoint
+from acclimate.experiment.cache import go_on, phase_file, sound_checkpoint
 from acclimate.experiment.choice import Chosen, flat
 from acclimate.experiment.classes import with_classes
 from acclimate.experiment.experiment import Experiment, System, digest_of
@@ -220,6 +220,8 @@ class _Seed:
             return self.done[path]
         before = [self.phase(system, earlier) for earlier in system.before(place)]
         with lock(path.with_suffix(".lock"), wait=session.listener.say):
+            if not path.exists():
+                go_on(path, system, place, population, self.seed)
             checkpoint = sound_checkpoint(path)
             self.open.append(checkpoint)
             began, unfinished = time.monotonic(), (checkpoint.last() or 0) < choice.rounds
