@@ -131,6 +131,14 @@ def test_problems_come_all_at_once_with_path_found_and_possible():
             lambda raw: raw.update(systems=[{"name": "tent", "tune": {"lr": [0.1, -1]}}]),
             "systems.0.tune.lr: expected a number greater than 0; found -1",
         ),
+        (
+            lambda raw: raw.update(scenario={"name": "tgfl", "augment": {"margn": 2}}),
+            "scenario.augment.margn: unknown key; did you mean 'margin'? Possible: flip, margin",
+        ),
+        (
+            lambda raw: raw.update(scenario={"name": "tgfl", "augment": {"margin": 0}}),
+            "scenario.augment.margin: expected a number greater than or equal to 1; found 0",
+        ),
     ],
 )
 def test_problem_names_the_key_and_what_to_do(change, message):

@@ -136,5 +136,6 @@ def _names(model: type[BaseModel]) -> set[str]:
 
 
 def _fields_of(field: FieldInfo | None) -> set[str]:
-    kind = field.annotation if field is not None else None
-    return set(getattr(kind, "__dataclass_fields__", {}))
+    """The keys of an option that is a mapping, or null."""
+    hint = field.annotation if field is not None else None
+    return {name for kind in (typing.get_args(hint) or [hint]) for name in getattr(kind, "__dataclass_fields__", {})}
