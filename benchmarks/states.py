@@ -17,10 +17,10 @@ import torch
 
 from acclimate import trees
 from acclimate.engine.checkpoint import Checkpoint
-from acclimate.engine.client import Training
 from acclimate.engine.executor import Serial
 from acclimate.engine.roster import roster
 from acclimate.engine.train import train
+from acclimate.engine.trainee import Training
 from acclimate.models.build import Build
 from acclimate.models.fedtta_cnn import FedTTACNN
 from acclimate.models.mlp import MLP

@@ -4,8 +4,8 @@ import torch
 
 import battery
 from acclimate import trees
-from acclimate.engine.client import Took
 from acclimate.engine.executor import Serial
+from acclimate.engine.messages import Took
 from acclimate.trees import Parcel
 
 LIAR = 1

@@ -10,8 +10,8 @@ import battery
 from acclimate import trees
 from acclimate.contracts import Replies, Reply
 from acclimate.engine.checkpoint import Checkpoint
-from acclimate.engine.client import Test
 from acclimate.engine.door import reply_fault
+from acclimate.engine.messages import Test
 from acclimate.errors import ConfigError
 from acclimate.experiment.catalog import ADAPTERS, PHASES
 from acclimate.trees import Form

@@ -9,11 +9,12 @@ import battery
 import toys
 from acclimate import params, trees
 from acclimate.engine.checkpoint import Checkpoint
-from acclimate.engine.client import Part, Trainee, Training
 from acclimate.engine.executor import Serial
 from acclimate.engine.known import Known
 from acclimate.engine.live import Extending
+from acclimate.engine.messages import Part
 from acclimate.engine.sealed import sealed, unsealed
+from acclimate.engine.trainee import Trainee, Training
 from acclimate.experiment.catalog import CALIBRATION, PHASES, TRAINING
 from acclimate.trees import Shared
 

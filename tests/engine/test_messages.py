@@ -15,10 +15,10 @@ from acclimate.aggregators.fedavg import FedAvg
 from acclimate.aggregators.local import Local
 from acclimate.contracts import AdapterRecipe, Algorithm, Reply
 from acclimate.engine import evaluate
-from acclimate.engine.client import Alone, Begin, GoOn, Lost, Save
 from acclimate.engine.evaluate import Test
 from acclimate.engine.executor import Processes, Serial
 from acclimate.engine.known import Known
+from acclimate.engine.messages import Alone, Begin, GoOn, Lost, Save
 from acclimate.errors import MissingKnowledge, WorkerFailed
 from acclimate.scenarios.availability import AWAY, Availability
 

@@ -9,9 +9,9 @@ import battery
 from acclimate import trees
 from acclimate.contracts import Algorithm, Replies, Reply
 from acclimate.engine.checkpoint import Checkpoint
-from acclimate.engine.client import Lost
 from acclimate.engine.executor import Serial, chunks
 from acclimate.engine.known import Known
+from acclimate.engine.messages import Lost
 from acclimate.engine.train import sample
 from acclimate.errors import ConfigError, PhaseFailed
 from acclimate.models.extended import Extended, is_extra, plain

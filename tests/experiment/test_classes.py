@@ -6,8 +6,8 @@ import battery
 from acclimate import trees
 from acclimate.adapters.fedicon import FedICON
 from acclimate.contracts import AdapterRecipe
-from acclimate.engine.client import Figure
 from acclimate.engine.evaluate import Commit
+from acclimate.engine.messages import Figure
 from acclimate.experiment.classes import with_classes
 
 

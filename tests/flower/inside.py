@@ -1,6 +1,6 @@
 """A line to nodes in this process, each letter met by a node as new as a process of Flower's would be."""
 
-from acclimate.engine.client import Lost
+from acclimate.engine.messages import Lost
 from acclimate.flower.codec import Letter
 from acclimate.flower.node import Node
 

@@ -8,21 +8,11 @@ import torch
 import battery
 from acclimate import trees
 from acclimate.contracts import Reply
-from acclimate.engine.client import (
-    Alone,
-    Begin,
-    Clients,
-    Figure,
-    GoOn,
-    Paused,
-    Score,
-    Stretch,
-    Test,
-    Took,
-    Training,
-    Trial,
-)  # fmt: skip
+from acclimate.engine.client import Clients
 from acclimate.engine.known import Elsewhere, Exports
+from acclimate.engine.messages import Alone, Begin, Figure, GoOn, Paused, Score, Stretch, Test, Took
+from acclimate.engine.tester import Trial
+from acclimate.engine.trainee import Training
 from acclimate.flower.sound import fault
 from acclimate.trees import Parcel
 

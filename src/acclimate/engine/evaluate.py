@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from acclimate import params, trees
 from acclimate.contracts import AdapterRecipe, Aggregator, Upload
-from acclimate.engine.client import Alone, Begin, Figure, GoOn, Lost, Paused, Save, Score, Stretch, Test, Trial
 from acclimate.engine.door import Door, opened, told
 from acclimate.engine.exchange import Exchanging, bounded, keep, kept_every
 from acclimate.engine.executor import Executor, one_thread
 from acclimate.engine.known import Known, Own
 from acclimate.engine.live import Build, Extending, Live
+from acclimate.engine.messages import Alone, Begin, Figure, GoOn, Lost, Paused, Save, Score, Stretch, Test
 from acclimate.engine.roster import Member, Roster
 from acclimate.engine.seeds import seed_call
+from acclimate.engine.tester import Trial
 from acclimate.engine.train import Progress
 from acclimate.errors import ConfigError, MissingKnowledge, WorkerFailed, WorkerLost
 from acclimate.models.head import signature

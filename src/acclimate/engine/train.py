@@ -11,13 +11,14 @@ import torch
 from acclimate import trees
 from acclimate.contracts import Algorithm
 from acclimate.engine.checkpoint import Checkpoint, Metric
-from acclimate.engine.client import Folded, Part, Training
 from acclimate.engine.door import NOT_FINITE, told
 from acclimate.engine.executor import Executor, chunks, in_order, one_thread
 from acclimate.engine.known import Known, Outcome, Post
 from acclimate.engine.live import Build
+from acclimate.engine.messages import Folded, Part
 from acclimate.engine.roster import Roster
 from acclimate.engine.seeds import generator, seed_call
+from acclimate.engine.trainee import Training
 from acclimate.errors import ConfigError, PhaseFailed
 from acclimate.trees import Nest, Parcel
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from acclimate import trees
 from acclimate.data.dataset import Dataset
 from acclimate.data.folders import write_whole
-from acclimate.engine.client import Figure
+from acclimate.engine.messages import Figure
 from acclimate.experiment.predictions import ANSWERS, COLUMNS, UNSAFE, predicted
 from acclimate.flower.kept import Kept
 from acclimate.flower.places import OnNodes

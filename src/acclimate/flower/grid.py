@@ -8,7 +8,7 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from acclimate.engine.client import Lost
+from acclimate.engine.messages import Lost
 from acclimate.flower.codec import Letter
 
 TEXT, BLOBS = "letter", "blobs"

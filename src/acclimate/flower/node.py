@@ -19,22 +19,12 @@ from typing import IO, Any
 
 from acclimate import trees
 from acclimate.data.folders import write_whole
-from acclimate.engine.client import (
-    Alone,
-    Begin,
-    Clients,
-    GoOn,
-    Lost,
-    Part,
-    Standing,
-    Stretch,
-    Tester,
-    Took,
-    Trainee,
-    Training,
-)  # fmt: skip
+from acclimate.engine.client import Clients
 from acclimate.engine.executor import one_thread
 from acclimate.engine.known import Elsewhere, Own
+from acclimate.engine.messages import Alone, Begin, GoOn, Lost, Part, Standing, Stretch, Took
+from acclimate.engine.tester import Tester
+from acclimate.engine.trainee import Trainee, Training
 from acclimate.errors import AcclimateError, ConfigError
 from acclimate.experiment.lock import lock
 from acclimate.experiment.outside import Listed

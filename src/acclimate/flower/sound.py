@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from acclimate import trees
-from acclimate.engine.client import Alone, Begin, Clients, Figure, GoOn, Paused, Score, Stretch, Took, Training, Trial
+from acclimate.engine.client import Clients
 from acclimate.engine.door import is_same
 from acclimate.engine.known import Elsewhere
+from acclimate.engine.messages import Alone, Begin, Figure, GoOn, Paused, Score, Stretch, Took
+from acclimate.engine.tester import Trial
+from acclimate.engine.trainee import Training
 from acclimate.experiment.predictions import ANSWERS
 from acclimate.scenarios.population import Slot
 from acclimate.trees import Parcel
