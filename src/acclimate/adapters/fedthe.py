@@ -107,15 +107,13 @@ class FedTHE(Adapter):
     def _tuned(self, image: Tensor, e: Tensor) -> Tensor:
         """FedTHE+: logits of one image after steps down the marginal entropy of its copies, e held."""
         tensors = {**dict(self.net.named_parameters()), _OWN: self.w_p}
-        padded = mirrored(image, 4).expand(self.copies, -1, -1, -1)
         for _ in range(self.tune_steps):
             tensors = {name: tensor.detach().clone().requires_grad_() for name, tensor in tensors.items()}
             with torch.enable_grad():
-                copies = crops(padded, image.shape[-2:], flip=True)
+                copies = crops(mirrored(image, 4).expand(self.copies, -1, -1, -1), image.shape[-2:], flip=True)
                 loss = marginal_entropy(self._mix_of(copies, e, tensors))
             params.descend(loss, tensors, self.tune_lr)
-        with torch.no_grad():
-            return self._mix_of(image.unsqueeze(0), e, tensors)[0]
+        return self._mix_of(image.unsqueeze(0), e, tensors)[0].detach()
 
     def _mix_of(self, x: Tensor, e: Tensor, tensors: Params) -> Tensor:
         z, g = features(self.net, x, self.w_g, params.select(tensors, lambda name: name != _OWN))
