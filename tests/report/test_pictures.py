@@ -348,6 +348,17 @@ def test_prior_is_the_mean_over_clients_after_each_slot(store, run):
     ]  # fmt: skip
 
 
+def test_prior_ends_where_fewer_than_half_of_the_clients_go_on(store, run):
+    """Three clients begin, one of them goes on after the second slot."""
+    figures = [
+        Figure(client, "s", slot, trees.dump({"prior": torch.tensor([1.0, 1.0])}))
+        for client, slots in ((4, 2), (3, 2), (5, 5))
+        for slot in range(slots)
+    ]
+    store.commit(Unit(run.id, "mixed", 0), Commit([], figures))
+    assert {row["x"] for row in drawn([run])["prior"].spec["data"]["values"]} == {0, 1}
+
+
 def test_convergence_has_the_kept_rounds_and_the_one_chosen(store, run):
     for seed, best in ((0, 5), (1, 10)):
         note = {"round": best, "validation": {"5": 0.5, "10": 0.4 + 0.2 * seed}}

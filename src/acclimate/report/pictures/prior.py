@@ -28,10 +28,12 @@ def draw(runs: Sequence[Run], asked: Asked) -> Iterator[Picture]:
     for run in runs:
         rows: list[Spec] = []
         for stream in run.streams:
-            found: dict[tuple[str, int], list[list[float]]] = defaultdict(list)
+            noted: dict[tuple[str, int], list[list[float]]] = defaultdict(list)
             for drawn in run.figures(stream):
                 if "prior" in drawn.content:
-                    found[drawn.entry.title, drawn.slot].append(drawn.content["prior"].tolist())
+                    noted[drawn.entry.title, drawn.slot].append(drawn.content["prior"].tolist())
+            most = max(map(len, noted.values()), default=0)
+            found = {at: priors for at, priors in noted.items() if 2 * len(priors) >= most}  # else of a few clients
             each = -(-len({slot for _, slot in found}) // MOST_SLOTS)
             for (title, slot), priors in sorted(found.items()):
                 if slot % each == 0:
@@ -41,7 +43,8 @@ def draw(runs: Sequence[Run], asked: Asked) -> Iterator[Picture]:
                         for symbol, value in zip(SYMBOLS, means, strict=True)
                     ]
         titles = [t.title for t in run.entries if any(row["t"] == t.title for row in rows)]
-        note = f"{source(run)}. After each slot, mean over clients and {some('seed', run.seeds)}."
+        note = f"{source(run)}. After each slot that half of the clients reach, mean over them"
+        note += f" and {some('seed', run.seeds)}."
         yield Picture(run.name, "prior", "The Beta prior over time", (note,), _spec(rows, titles, run.streams))
 
 
