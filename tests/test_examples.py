@@ -96,11 +96,11 @@ def test_batches_of_nobody_are_none():
     assert list(empty.batches(5)) == []
 
 
-def test_only_who_shuffles_sees_images_changed():
-    some = replace(toys.examples(6), change=lambda x: 1 - x)
+def test_only_who_shuffles_sees_images_augmented():
+    some = replace(toys.examples(6), augment=lambda x: 1 - x)
     ((x, _),) = some.batches(6)
     assert torch.equal(x, some.x)
     ((x, y),) = some.batches(6, torch.Generator().manual_seed(1))
-    ((plain, labels),) = replace(some, change=None).batches(6, torch.Generator().manual_seed(1))
+    ((plain, labels),) = replace(some, augment=None).batches(6, torch.Generator().manual_seed(1))
     assert torch.equal(x, 1 - plain)
     assert torch.equal(y, labels)

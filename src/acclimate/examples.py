@@ -55,7 +55,7 @@ class Examples:
     images: Images
     labels: Tensor  # int64, one per row below
     rows: Tensor  # int64, which images
-    change: Callable[[Tensor], Tensor] | None = None  # what training shows instead of a batch of images
+    augment: Callable[[Tensor], Tensor] | None = None  # what training shows instead of a batch of images
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -78,16 +78,16 @@ class Examples:
         """One pass over the examples, shuffled by `rng` if one is given.
 
         A single example left over at the end joins the batch before it: batch normalisation cannot train
-        on one. Whoever shuffles trains, and sees images changed where there is a `change`.
+        on one. Whoever shuffles trains, and sees them augmented where that is asked for.
         """
         shuffled = self if rng is None else self.take(torch.randperm(len(self), generator=rng))
         ends = list(range(size, len(self), size)) + [len(self)] * (len(self) > 0)
         if len(ends) > 1 and ends[-1] - ends[-2] == 1:
             del ends[-2]
-        change = None if rng is None else self.change
+        augment = None if rng is None else self.augment
         for start, end in pairwise([0, *ends]):
             x = self.images.floats(shuffled.rows[start:end])
-            yield x if change is None else change(x), shuffled.labels[start:end]
+            yield x if augment is None else augment(x), shuffled.labels[start:end]
 
 
 @dataclass(frozen=True)

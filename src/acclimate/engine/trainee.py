@@ -120,7 +120,7 @@ class Trainee:
 
     def _client(self, part: Part, rng: torch.Generator, secret: torch.Generator) -> Client:
         train, validation = map(self.people.examples, self.people.source[part.id])
-        train = replace(train, change=self.people.augment)
+        train = replace(train, augment=self.people.augment)
         if part.id in self.people.liars and self.people.hostile.attack == "labels":
             train = replace(train, labels=self.task.classes - 1 - train.labels)
         known = self.task.known
