@@ -54,6 +54,8 @@ class Doing:
             os.kill(os.getpid(), signal.SIGKILL if task.word == "die" else signal.SIGSTOP)
         if task.word == "where":
             return os.getpid()
+        if task.word == "born":
+            return os.environ.get("BORN"), os.getppid(), signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         if task.parcel is not None:
             self.met.append(task.parcel.read())
             return id(task.parcel.read()), len({id(nest) for nest in self.met}), os.getpid()
@@ -94,6 +96,19 @@ def test_chunks_with_the_same_home_meet_the_same_worker(workers):
         where = {home: {found[i][0] for i, other in enumerate(homes) if other == home} for home in homes}
         assert all(len(pids) == 1 for pids in where.values())
         assert where[0] == where[4] != where[1] == where[5]
+
+
+def test_workers_come_from_one_server_with_the_environment_of_their_own_start_and_leave_ctrl_c_to_the_parent(
+    workers, monkeypatch
+):
+    monkeypatch.delenv("BORN", raising=False)
+    (((_, server, _),),) = dict(workers.run(each("born"))).values()
+    workers.close()
+    for born in ("once", "again"):
+        monkeypatch.setenv("BORN", born)
+        assert set(map(tuple, dict(workers.run(each("born", "born"))).values())) == {((born, server, True),)}
+        workers.close()
+    assert (server == os.getpid()) != module.HAS_SERVER
 
 
 def test_in_order_holds_early_results_back():

@@ -16,7 +16,7 @@ import signal
 import threading
 import traceback
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -39,6 +39,8 @@ MOST_TRIES = 3  # of a task whose worker dies
 MOST_SHARED = 8  # parcels that a process remembers, besides lasting ones
 AHEAD = 2  # batches that a worker has, so that it need not wait for the next
 LOOK_SECONDS = 2.0  # between looks whether a silent worker was stopped
+# Most of a worker's start is importing torch: a server that has imported it, and done nothing else, forks all of them.
+HAS_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 
 
 Batch = list[tuple[int, Sequence[Any]]]  # chunks with their positions
@@ -127,9 +129,11 @@ class _Worker:
     """A worker process, seen from its parent."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver") if HAS_SERVER else multiprocessing.get_context("spawn")
+        context.set_forkserver_preload(["torch"])
         pipe, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=_serve, args=(theirs,), daemon=True)
+        # the server has the environment of its own start
+        self.process: BaseProcess = context.Process(target=_serve, args=(theirs, dict(os.environ)), daemon=True)
         self.process.start()
         theirs.close()
         self.wire, self._sent = Wire(pipe, self.process.pid), _Remembered()
@@ -193,7 +197,7 @@ class Processes:
             for worker in self._workers:
                 self._send(worker, _Install(work))
         else:
-            with _interrupts_ignored():  # children inherit it: Ctrl-C is the parent's to handle
+            with _interrupts_ignored():  # children inherit it until they say so themselves
                 self._workers = [_Worker() for _ in range(self.workers)]
             for worker in self._workers:
                 self._prepare(worker)
@@ -412,11 +416,15 @@ def _done(doing: Doing, tasks: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     return ((task, doing.do(task)) for task in tasks)
 
 
-def _serve(pipe: Connection[Any, Any]) -> None:
+def _serve(pipe: Connection[Any, Any], environment: Mapping[str, str]) -> None:
     """A worker's life: until the parent closes the pipe or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    os.environ.clear()
+    os.environ.update(environment)
     torch.set_num_threads(1)
     keep_freed_memory()
-    wire, received, clients = Wire(pipe, os.getppid()), _Remembered(), None
+    parent = multiprocessing.parent_process()
+    wire, received, clients = Wire(pipe, parent.pid if parent else None), _Remembered(), None
     work: Work | None = None
     doing: Doing | None = None
     answer: tuple[bool, Any]
