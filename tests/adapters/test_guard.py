@@ -203,14 +203,16 @@ def test_guard_that_trusts_nothing_is_the_source_model():
 def test_guard_leaves_an_adapter_that_loses_a_share_of_what_both_differ_on_and_a_little_of_all():
     """Both differ on every image and a rule says that 0.3 of them are lost, which is more than 0.2 of them and 0.09."""
 
-    def leaves(margin, least):
-        watched = guard(step=2.0, worth=-0.3, margin=margin, least=least)
+    def leaves(margin, least, most=1.0):
+        watched = guard(step=2.0, worth=-0.3, margin=margin, least=least, most=most)
         watched.trusted = True
         watched(images())
         return not watched.trusted
 
     assert leaves(0.2, 0.09)
     assert not leaves(0.2, 0.11)
+    assert leaves(0.2, 0.11, most=0.18)  # as 0.3 is more than 0.18 of all images and 0.11
+    assert not leaves(0.2, 0.11, most=0.2)
 
 
 def test_guard_goes_back_to_the_last_good_state_then_to_the_first():

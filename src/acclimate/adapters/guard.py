@@ -22,15 +22,15 @@ SOON, LONGER = 10, 2  # how many waits after its start is soon to fall, and how 
 class Guard(Around):
     """Watch an adapter without labels; keep its last good state, roll back, start anew, or answer in its place.
 
-    While it is not trusted, the adapter learns beside the source model and is judged by every image, while it is, by
-    every `every`-th. A rule says what its other answers are worth (`acclimate.harm`), a mean over `window` images what
-    it gains, less `doubt` standard errors. It is trusted once it wins `least` of all images, `minimum` images after its
-    start or later, until it loses as many and `margin` of those on which both differ, or agrees less often than
-    `agreement` of guessing would. Then it goes back to its last good state, from there to its first, and is heard only
-    where an answer is worth more than the source model's. If it falls soon, it waits longer each time.
+    While it is not trusted, the adapter learns beside the source model and is judged by every image, else by every
+    `every`-th. A rule says what its other answers are worth (`acclimate.harm`), a mean over `window` images what it
+    gains, less `doubt` standard errors. It is trusted once it wins `least` of all images, `minimum` images after its
+    start or later, until it loses as many and `margin` of those on which both differ (`most` of all at most), or agrees
+    less often than `agreement` of guessing. Then it goes back to its last good state, from there to its first, and is
+    heard where an answer is worth more than the source model's. If it falls soon, it waits longer each time.
     """
 
-    revision: ClassVar[int] = 4  # 3: heard if not trusted, waits longer after an early fall; 4: `agreement`
+    revision: ClassVar[int] = 5  # 3: heard if not trusted, waits longer after an early fall; 4: `agreement`; 5: `most`
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Guard(Around):
         window: Positive = 80.0,
         doubt: NonNegative = 1.0,
         margin: float = 0.1,
+        most: NonNegative = 0.01,
         least: float = 0.002,
         minimum: Count = 40,
         agreement: NonNegative = 0.5,
@@ -50,9 +51,9 @@ class Guard(Around):
         inner = adapter(net, **{name: of for name, of in knowledge.items() if name != "rule"})
         super().__init__(inner, Source(inner))
         self.rule: Rule = knowledge["rule"] if calibrated else DEFAULT
-        self.every, self.doubt, self.margin, self.least, self.agreement = every, doubt, margin, least, agreement
+        self.every, self.doubt, self.margin, self.most, self.least = every, doubt, margin, most, least
         self.seen, self._first, self.trusted, self.batches = Signals(window), self.inner.state(), False, 0
-        self.images, self.wait, self.minimum = 0, minimum, minimum  # since its start, and before it may answer
+        self.minimum, self.agreement, self.images, self.wait = minimum, agreement, 0, minimum  # since, after its start
         self.good: Nest = None  # the adapter's last state that gained; None: it has not gained yet
 
     @classmethod
@@ -91,10 +92,9 @@ class Guard(Around):
             return worth
         phi = self.seen.add(source, adapted, self.source.inputs, self.source.drift(), images)
         gain, error = self.rule.gain(self.seen.shown)
-        self.figures["gain"], sure = gain, gain - self.doubt * error
-        differ, found = self.seen.shown[0], sure if self.trusted else gain
+        self.figures["gain"], differ, sure = gain, self.seen.shown[0], gain - self.doubt * error
         strays = differ > 1 - self.agreement / source.shape[-1] and self.images >= self.minimum
-        if strays or found < -self.margin * differ - self.least:
+        if strays or (sure if self.trusted else gain) < -self.least - (self.margin * differ).clamp(max=self.most):
             self.go_back()
         elif self.images >= self.wait:
             ours, theirs = (logits.double().softmax(-1).argmax(-1) for logits in (source, adapted))  # as in `phi`

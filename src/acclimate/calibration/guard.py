@@ -33,13 +33,13 @@ class Guard(Algorithm[Sums, None]):
 
     adapter: AdapterRecipe | None = None  # None: the model as it is, of which there is nothing to learn
     batch_size: Count = 40  # in some segments half of it, or a tenth
-    segments: Count = 36
-    images: Count = 160  # of each segment
+    segments: Count = 12
+    images: Count = 480  # of each segment; few compared with `window` teach that what the last images show is soon over
     window: Positive = 80.0  # as the guard's
     ridge: Positive = 3.0  # how many disagreements the default is worth
 
     exports = ("rule",)
-    revision: ClassVar[int] = 2  # other signals, of single images, and more kinds of shift
+    revision: ClassVar[int] = 3  # 2: other signals, of single images, and more kinds of shift; 3: longer segments
 
     @property
     def needs(self) -> tuple[str, ...]:
