@@ -7,7 +7,7 @@ from torch import nn
 import acclimate as ac
 import battery
 from acclimate import trees
-from acclimate.calibration.guard import Guard, Sums, solved
+from acclimate.calibration.guard import Guard, Sums, solved, summed
 from acclimate.contracts import Adapter, AdapterRecipe
 from acclimate.harm import DEFAULT, Signals, Source
 from acclimate.played import drawn_classes, drawn_shift, nothing
@@ -37,9 +37,8 @@ def test_sums_count_every_disagreement():
     model = nn.Linear(3, 3)
     model.weight.data, model.bias.data = torch.eye(3), torch.zeros(3)
     torch.manual_seed(0)
-    sums = Guard(AdapterRecipe(Once), batch_size=20, segments=1, images=40, window=1e9)._play(
-        Once(model), torch.eye(3).repeat(30, 1), torch.arange(90) % 3, 3
-    )
+    phase = Guard(AdapterRecipe(Once), batch_size=20, segments=1, images=40)
+    sums = summed(phase.played(Once(model), torch.eye(3).repeat(30, 1), torch.arange(90) % 3, 3), window=1e9)
     assert sums.squares[0, 0] == pytest.approx(20.0)
     assert sums.gains[0] == pytest.approx(-20.0)
 
@@ -60,7 +59,7 @@ def test_rule_says_that_an_adapter_that_is_always_wrong_does_harm():
     x, y = held.x, model(held.x).argmax(-1)  # so that the model is right
     torch.manual_seed(0)
     phase = Guard(AdapterRecipe(Wrong), segments=3, images=40)
-    rule = phase.export(phase._play(Wrong(model), x, y, 10), None, 0)["rule"]
+    rule = phase.export(summed(phase.played(Wrong(model), x, y, 10), phase.window), None, 0)["rule"]
     plain, source = model(x), Source(Wrong(model))
     source(x)
     phi = Signals(80.0).add(plain, Wrong(model).predict(x), source.inputs, 0.0, len(x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -21,14 +22,24 @@ class Sums(NamedTuple):
     gains: Tensor  # Σ φ g, where g is 1 if the adapter is right, -1 if the source model is, else 0
 
 
+class Said(NamedTuple):
+    """What both models say of a batch, and what is right."""
+
+    source: Tensor
+    adapted: Tensor
+    inputs: Tensor  # of the source model's first batch norm
+    drift: float
+    right: Tensor
+
+
 @dataclass(frozen=True)
 class Guard(Algorithm[Sums, None]):
     """Play an adapter on streams made of labelled validation data, and regress its gains on what the guard will see.
 
     A stream is a walk through `segments`, each with a shift of its own (noise, contrast, offset, tone, blur, coarse
-    pixels, haze, of any strength, or none) and classes of its own (all alike, a few, one); between them come stretches
-    without any information (noise, a constant) that nobody scores, and now and then the adapter starts anew. Least
-    squares with a ridge towards the guard's default, so that few data change it little. Sums travel, images do not.
+    pixels, haze, or none) and classes of its own (all alike, a few, one); between them come stretches of noise or a
+    constant that nobody scores, and now and then the adapter starts anew. Least squares with a ridge towards the
+    guard's default, so that few data change it little. Sums travel, images do not.
     """
 
     adapter: AdapterRecipe | None = None  # None: the model as it is, of which there is nothing to learn
@@ -50,21 +61,19 @@ class Guard(Algorithm[Sums, None]):
         return self.adapter or AdapterRecipe(Adapter)
 
     def init(self, task: Task) -> Sums:
-        n = len(FEATURES)
-        return Sums(torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64))
+        return summed((), self.window)
 
     def client_update(self, total: Sums, state: None, client: Client) -> tuple[Reply, None]:
         batches = list(client.validation.batches(500))
         if not batches or self.adapter is None:
-            return Reply(Sums(torch.zeros_like(total.squares), torch.zeros_like(total.gains))), None
+            return Reply(summed((), self.window)), None
         x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
-        knowledge = {name: client.known[name] for name in self._watched.needs}
-        adapter = self._watched(client.net(client.known["model"]), **knowledge)
-        return Reply(self._play(adapter, x, y, client.task.classes)), None
+        adapter = self._watched(client.net(client.known["model"]), **{n: client.known[n] for n in self._watched.needs})
+        return Reply(summed(self.played(adapter, x, y, client.task.classes), self.window)), None
 
-    def _play(self, adapter: Adapter, x: Tensor, y: Tensor, classes: int) -> Sums:
-        source, seen, first = Source(adapter), Signals(self.window), adapter.state()
-        sums = Sums(torch.zeros(len(FEATURES), len(FEATURES), dtype=torch.float64), torch.zeros(len(FEATURES)).double())
+    def played(self, adapter: Adapter, x: Tensor, y: Tensor, classes: int) -> Iterator[Said]:
+        """What both models say on a stream made of these examples."""
+        source, first = Source(adapter), adapter.state()
         for segment in range(self.segments):
             change, weights = drawn_shift(x, segment % 3 > 0), drawn_classes(y, classes)
             size = max(1, self.batch_size // (1, 2, 10)[int(torch.randint(3, ()))])
@@ -74,16 +83,12 @@ class Guard(Algorithm[Sums, None]):
                 adapter(nothing(x, size))
             for _ in range(max(1, self.images // size)):
                 rows = torch.multinomial(weights, size, replacement=True)
-                shown, right = change(x[rows]), y[rows]
+                shown = change(x[rows])
                 adapted, plain = adapter(shown), source(shown)
-                if not adapted.isfinite().all():
+                if adapted.isfinite().all():
+                    yield Said(plain, adapted, source.inputs, source.drift(), y[rows])
+                else:
                     adapter.load_state(first)
-                    continue
-                phi = seen.add(plain, adapted, source.inputs, source.drift(), len(rows))
-                ours, theirs = plain.argmax(-1), adapted.argmax(-1)
-                g = ((theirs == right).double() - (ours == right).double())[ours != theirs]
-                sums = Sums(sums.squares + phi.T @ phi, sums.gains + phi.T @ g)
-        return sums
 
     def server_update(self, total: Sums, replies: Replies) -> Sums:
         new: Sums = replies.sum()
@@ -91,6 +96,18 @@ class Guard(Algorithm[Sums, None]):
 
     def export(self, total: Sums, state: None, client: int) -> Knowledge:
         return {"rule": solved(total, self.ridge, DEFAULT.weights)}
+
+
+def summed(stream: Iterable[Said], window: float) -> Sums:
+    """What a stream teaches to a guard that looks back on about `window` images."""
+    seen, n = Signals(window), len(FEATURES)
+    sums = Sums(torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64))
+    for source, adapted, inputs, drift, right in stream:
+        phi = seen.add(source, adapted, inputs, drift, len(right))
+        ours, theirs = source.argmax(-1), adapted.argmax(-1)
+        g = ((theirs == right).double() - (ours == right).double())[ours != theirs]
+        sums = Sums(sums.squares + phi.T @ phi, sums.gains + phi.T @ g)
+    return sums
 
 
 def solved(sums: Sums, ridge: float, start: Tensor) -> Rule:
