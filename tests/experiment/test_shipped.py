@@ -92,7 +92,7 @@ def smaller(whole, raw):
 # Of experiments that are alike one is run always, the others where slow tests are.
 SLOW = {name for name in shipped() if name.startswith("fedtta-")} - {"fedtta-rotation"}
 SLOW |= {"btfl-table1", "btfl-models", "btfl-lambda", "atp-digits", "atp-pacs", "tsa-plugin", "tsa-options"}
-SLOW |= {"fedicon-ablation", "atp-figure3", "tsa-fedamp", "tsa-rates"}
+SLOW |= {"fedicon-ablation", "fedicon-digits", "atp-figure3", "tsa-fedamp", "tsa-rates"}
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in shipped()]
 
 
