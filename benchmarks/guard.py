@@ -546,8 +546,8 @@ Fashion-MNIST alone. Guard 4 came of a try by hand, after a part of guard 3's tr
 streams of digits, a source model that is right on a fifth of the images differs from a good adapter on more than
 80 %, and the gain was lost. Guard 5 came of what guard 3 had met, EM and BBSE on CIFAR-10 above all: played stretches
 of 160 images, of which the window of 80 shows half too late, taught rules that a few classes look like all of them.
-Length of stretches and the hundredth of all images were chosen on records of guard 3's streams (seeds 9 to 11, its
-corruptions) of eight adapters on CIFAR-10 and digits, so no longer on other data alone.
+The length of stretches was chosen on records of EM on guard 3's streams of CIFAR-10 (seeds 9 to 11, its corruptions),
+the hundredth on those of eight adapters there and on digits, so no longer on other data alone.
 
 Data: handwritten digits through a poor camera, and CIFAR-10; five source clients train a narrow CNN (three strided
 convolutions with batch norms) by FedAvg, and adapters that come with a training of their own go on with two rounds of

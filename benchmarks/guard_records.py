@@ -122,12 +122,12 @@ def shown(stream: list[Said], rule: Rule, options: Mapping[str, Any]) -> dict[st
 
 def tried(found: Record, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Cells of one adapter, with a guard whose rule its plays teach."""
-    window, totals = options.get("window", 80.0), [summed(play, options.get("window", 80.0)) for play in found["plays"]]
+    totals = [summed(play, options.get("window", Teaching.window)) for play in found["plays"]]
     sums = Sums(sum(one.squares for one in totals), sum(one.gains for one in totals))  # type: ignore[arg-type]
     rule = solved(sums, Teaching.ridge, DEFAULT.weights)
     for name in STREAMS:
         for stream in found[name]:
-            yield {"guard": Guard.revision, "stream": name, **shown(stream, rule, {**options, "window": window})}
+            yield {"guard": Guard.revision, "stream": name, **shown(stream, rule, options)}
 
 
 def told(of: Verdict) -> str:
@@ -150,7 +150,9 @@ def main() -> None:
         case ["try", *words]:
             options = {key: yaml.safe_load(value) for key, _, value in (word.partition("=") for word in words)}
             cells: list[dict[str, Any]] = []
-            for path in sorted(folder.glob("*.safetensors")):
+            if not (paths := sorted(folder.glob("*.safetensors"))):
+                sys.exit(f"no records in {folder}; make some: python -m benchmarks.guard_records record cifar10 3 em")
+            for path in paths:
                 cells += (own := list(tried(trees.load(path.read_bytes()), options)))
                 print(f"{path.stem}: {told(verdict(own, Guard.revision))}", flush=True)
             print(f"all: {told(verdict(cells, Guard.revision))}")
