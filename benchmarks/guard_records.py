@@ -15,7 +15,7 @@ import copy
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import yaml
@@ -30,11 +30,19 @@ from acclimate.data.folders import cache_folder, write_whole
 from acclimate.engine.seeds import seed_call
 from acclimate.experiment.catalog import ADAPTERS
 from acclimate.harm import DEFAULT, Rule, Source
+from acclimate.mixture import Answers
 from benchmarks import guard as trial
 from benchmarks.guard import Home, Meeting, Verdict, verdict
 
 STREAMS = ("one class", "constant", "noise", "there and back", "label shift", "nan")
-Record = Mapping[str, list[list[Said]]]  # by stream, "plays" among them: one for each client, or seed
+
+
+class Record(NamedTuple):
+    """What an adapter and the source model have said."""
+
+    answers: Answers  # of the source model to the images of all clients
+    plays: list[list[Said]]  # of each client
+    streams: dict[str, list[list[Said]]]  # by name, one for each seed
 
 
 def record(data: str, revision: int, adapter: str) -> Record:
@@ -46,17 +54,18 @@ def record(data: str, revision: int, adapter: str) -> Record:
     home = Home(data)
     known, recipe = home.known(adapter), AdapterRecipe(ADAPTERS[adapter].load(), trial.OPTIONS.get(adapter, {}))
     net, of = home.net(known), {name: known.of(0)[name] for name in recipe.needs}
-    found: dict[str, list[list[Said]]] = {"plays": []}
+    found, teaching = Record(Answers.none(home.people.classes), [], {}), Teaching(recipe)
     for id, (_, check) in home.people.source.items():
-        held = home.people.examples(check)
-        x, y = (torch.cat(parts) for parts in zip(*held.batches(500), strict=True))
+        batches = list(home.people.examples(check).batches(500))
+        x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
         seed_call("guard", id)
         played = recipe(copy.deepcopy(net), **{name: known.of(id)[name] for name in recipe.needs})
-        found["plays"].append(list(Teaching(recipe).played(played, x, y, home.people.classes)))
+        found = found._replace(answers=found.answers.plus(teaching.answers(played, batches)))
+        found.plays.append(list(teaching.played(played, x, y, home.people.classes)))
     for seed in seeds:
         for name, met in home.streams(seed).items():
             if name in STREAMS:
-                found.setdefault(name, []).append(list(said(recipe(copy.deepcopy(net), **of), met, seed)))
+                found.streams.setdefault(name, []).append(list(said(recipe(copy.deepcopy(net), **of), met, seed)))
     return found
 
 
@@ -122,11 +131,11 @@ def shown(stream: list[Said], rule: Rule, options: Mapping[str, Any]) -> dict[st
 
 def tried(found: Record, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Cells of one adapter, with a guard whose rule its plays teach."""
-    totals = [summed(play, options.get("window", Teaching.window)) for play in found["plays"]]
-    sums = Sums(sum(one.squares for one in totals), sum(one.gains for one in totals))  # type: ignore[arg-type]
-    rule = solved(sums, Teaching.ridge, DEFAULT.weights)
+    totals = [summed(play, options.get("window", Teaching.window), found.answers) for play in found.plays]
+    squares, gains = sum(one.squares for one in totals), sum(one.gains for one in totals)
+    rule = solved(Sums(squares, gains, found.answers), Teaching.ridge, DEFAULT.weights)  # type: ignore[arg-type]
     for name in STREAMS:
-        for stream in found[name]:
+        for stream in found.streams[name]:
             yield {"guard": Guard.revision, "stream": name, **shown(stream, rule, options)}
 
 

@@ -19,6 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from acclimate import params
 from acclimate.contracts import Adapter
 from acclimate.losses import entropy
+from acclimate.mixture import Classes, centred
 from acclimate.models.norms import batch_moments, before_each
 from acclimate.params import Params
 from acclimate.trees import Nest
@@ -33,6 +34,7 @@ SIGNS = (
     "distance of histograms",
     "drift",
     "share that differs",
+    "concentration of the stream",
     "adapted model's preference for its own answer",
     "source model's preference for its own answer",
     "source model's preference, its prior corrected",
@@ -40,10 +42,17 @@ SIGNS = (
     "source's share of the adapted answer",
     "adapted share of the source's answer",
     "adapted share of the adapted answer",
+    "stream's share of the source's answer",
+    "stream's share of the adapted answer",
+    "source model's preference, corrected by the stream's shares",
 )
 # The same sign means another thing where inputs are strange: each stands in φ as it is, then by how far the means, and
-# by how far the variances of the first batch norm's inputs are from those it was trained with.
+# by how far the variances of the first batch norm's inputs are from those it was trained with. Between a little and
+# none at all a distance makes more of a difference than beyond.
 FEATURES = tuple(f"{sign}{by}" for by in ("", " · distance of means", " · distance of variances") for sign in SIGNS)
+
+
+HALF = 0.1  # a distance of so many standard deviations, or of logarithms of variances, is half of the longest
 
 
 class Rule(NamedTuple):
@@ -51,6 +60,7 @@ class Rule(NamedTuple):
 
     weights: Tensor  # w
     spread: Tensor  # the covariance of w
+    classes: Classes | None = None  # how the source model answers each class; None: nobody has told
 
     def gain(self, shown: Tensor) -> tuple[Tensor, Tensor]:
         """What is gained where φ is this, in share of images, and the standard error of that."""
@@ -60,9 +70,12 @@ class Rule(NamedTuple):
 # Where nothing was learnt for a model and an adapter: learnt as the phase `guard` does, on SVHN and Fashion-MNIST for
 # twelve adapters, most also at ten times their rate, each with the same say (`python -m benchmarks.guard default`).
 WEIGHTS = (
-    -0.08, 0.47, 0.01, 0.15, -0.2, 0.25, -0.13, -0.39, 0.17, -0.3, -0.67, 0.36, 0.6, -1.28, 0.1,
-    0.34, 0.05, 0.52, -0.15, -1.58, 0.28, -0.23, 0.06, 0.36, 0.37, 2.36, 1.41, -0.94, 0.27, -1.3,
-    0.08, -0.01, 0.09, -0.28, -0.76, -0.04, 0.03, 0.14, 0.25, -1.76, 2.28, 0.5, -1.02, 0.61, -0.91,
+    -0.09, 0.13, -0.18, -0.32, 0.38, -0.12, 0.01, -0.05, 0.88, -0.18,
+    0.51, -0.84, -0.18, 0.78, -0.87, 0.49, -1.25, 0.94, -0.84,
+    -0.42, 0.56, 0.15, 0.55, -0.5, 0.34, 0.04, -0.67, 0.25, 0.27,
+    -0.4, 0.49, 0.14, 0.05, 0.08, -0.1, -0.35, -0.46, 0.49,
+    0.05, 0.71, 0.39, -0.79, -0.95, 0.47, -0.05, -0.32, 0.38, 0.38,
+    -1.03, 0.7, 1.38, -0.96, 0.16, -0.61, 0.17, -0.5, 0.7,
 )  # fmt: skip
 # An estimate by them is doubted as if each had a standard error of 0.045.
 DEFAULT = Rule(torch.tensor(WEIGHTS, dtype=torch.float64), 0.002 * torch.eye(len(FEATURES), dtype=torch.float64))
@@ -106,8 +119,9 @@ class Source:
 class Signals:
     """What batches show of both models, as running means over about `window` images."""
 
-    def __init__(self, window: float) -> None:
-        self.window = window
+    def __init__(self, window: float, classes: Classes | None = None) -> None:
+        self.window, self.classes = window, classes
+        self.shares: Tensor | None = None  # of classes in the stream, as they seem
         self.weight = 0.0  # of all images so far; an image loses e-fold after `window` others
         self.means: Params = {}
         self.restart()
@@ -127,6 +141,7 @@ class Signals:
         self.weight = kept + images
         for name, value in {
             "prior": p.mean(0),
+            "logits": centred(source).mean(0),
             "source histogram": F.one_hot(ours, classes).double().mean(0),
             "adapted histogram": F.one_hot(theirs, classes).double().mean(0),
             "source entropy": entropy(source.double()).mean() / math.log(classes),
@@ -137,6 +152,8 @@ class Signals:
         }.items():
             before = self.means.get(name, value)
             self.means[name] = before + (value - before) * (1 - kept / self.weight)
+        known = self.classes
+        self.shares = self.means["prior"] if known is None else known.shares(self.means["logits"], self.shares)
         phi = self._features(p[differ], a[differ], ours[differ], theirs[differ])
         kept = self.images * math.exp(-images / self.window)
         self.images = kept + images
@@ -144,17 +161,17 @@ class Signals:
         return phi
 
     def _features(self, p: Tensor, a: Tensor, ours: Tensor, theirs: Tensor) -> Tensor:
-        m = self.means
+        m, pi = self.means, self.shares
+        assert pi is not None
         s, t, (mean, square) = m["source histogram"], m["adapted histogram"], m["inputs"]
-        corrected = p * m["prior"]  # p(y | x) ∝ p_source(y | x) · prior, where the source's was even
-        corrected = corrected / corrected.sum(-1, keepdim=True)
         shown = [
             torch.ones_like(m["differ"]), m["source entropy"], m["adapted entropy"], _concentration(s),
-            _concentration(t), (s - t).abs().sum() / 2, m["drift"], m["differ"],
+            _concentration(t), (s - t).abs().sum() / 2, m["drift"], m["differ"], _concentration(pi),
         ]  # fmt: skip
         of_images = [
-            _preferred(a, theirs, ours), _preferred(p, ours, theirs), _preferred(corrected, ours, theirs),
-            s[ours], s[theirs], t[ours], t[theirs],
+            _preferred(a, theirs, ours), _preferred(p, ours, theirs),
+            _preferred(_corrected(p, m["prior"]), ours, theirs),
+            s[ours], s[theirs], t[ours], t[theirs], pi[ours], pi[theirs], _preferred(_corrected(p, pi), ours, theirs),
         ]  # fmt: skip
         signs = torch.stack([*(one.expand(len(p)) for one in shown), *of_images], 1)
         strange = _distance(mean.abs()), _distance((square - mean.square()).clamp(min=1e-6).log().abs())
@@ -163,12 +180,13 @@ class Signals:
     def state(self) -> Nest:
         """For the guard's."""
         means = {name: mean.clone() for name, mean in self.means.items()}
-        return {"weight": self.weight, "means": means, "images": self.images, "shown": self.shown}
+        shares = None if self.shares is None else self.shares.clone()
+        return {"weight": self.weight, "means": means, "shares": shares, "images": self.images, "shown": self.shown}
 
     def load_state(self, state: Nest) -> None:
         """Go back to a state."""
         self.weight, self.means = state["weight"], {name: mean.clone() for name, mean in state["means"].items()}
-        self.images, self.shown = state["images"], state["shown"]
+        self.shares, self.images, self.shown = state["shares"], state["images"], state["shown"]
 
 
 def _preferred(p: Tensor, this: Tensor, that: Tensor) -> Tensor:
@@ -176,15 +194,22 @@ def _preferred(p: Tensor, this: Tensor, that: Tensor) -> Tensor:
     return p[rows, this] - p[rows, that]
 
 
+def _corrected(p: Tensor, prior: Tensor) -> Tensor:
+    """p(y | x) ∝ p_source(y | x) · prior, where the source's was even."""
+    product = p * prior
+    return product / product.sum(-1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny)
+
+
 def _concentration(histogram: Tensor) -> Tensor:
-    """0 for even classes, 1 for a single one."""
+    """0 for even classes, 1 for a single one; the root, since the step from all classes to some matters most."""
     h: Tensor = -torch.special.xlogy(histogram, histogram).sum()
-    return 1 - h / math.log(len(histogram))
+    return (1 - h / math.log(len(histogram))).clamp(min=0).sqrt()
 
 
 def _distance(by_channel: Tensor) -> Tensor:
-    """Their mean, 3 counting as 1 and more; 0 where there are none."""
-    return (by_channel.sum() / max(len(by_channel), 1) / 3).clamp(max=1)
+    """Their mean, of which `HALF` counts as half and endless as 1; 0 where there are none."""
+    mean = by_channel.sum() / max(len(by_channel), 1)
+    return mean / (mean + HALF)
 
 
 def _tensors(net: nn.Module) -> Params:

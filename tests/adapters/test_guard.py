@@ -65,7 +65,8 @@ def test_signals_of_one_batch_by_hand():
     its own answer by 0.6 − 0.4 = 0.2, the adapted model its own by 0.7 − 0.3 = 0.4. The prior is (0.7, 0.3), so the
     source's second is corrected to (0.42, 0.12) / 0.54, by 0.30 / 0.54 = 0.55556. Histograms (1, 0) and (1/2, 1/2):
     concentrations 1 and 0, distance 1/2. Inputs of the first norm are 0.3 off with mean square 0.09 + e: distances
-    0.3 / 3 and ln e / 3.
+    0.3 / (0.3 + 0.1) and ln e / (ln e + 0.1). Nobody has told how the source answers each class, so the prior stands
+    for the stream's shares, of concentration √(1 − 0.610864 / ln 2).
     """
     seen = Signals(80.0)
     source, adapted = torch.tensor([[0.8, 0.2], [0.6, 0.4]]).log(), torch.tensor([[0.8, 0.2], [0.3, 0.7]]).log()
@@ -73,8 +74,8 @@ def test_signals_of_one_batch_by_hand():
     phi = seen.add(source, adapted, inputs, 0.25, 2)
     assert phi.shape == (1, len(FEATURES))
     plain, by_means, by_variances = phi[0].view(3, -1)
-    torch.testing.assert_close(by_means, plain * 0.1)
-    torch.testing.assert_close(by_variances, plain / 3)
+    torch.testing.assert_close(by_means, plain * 0.75)
+    torch.testing.assert_close(by_variances, plain / 1.1)
     assert dict(zip(SIGNS, plain.tolist(), strict=True)) == pytest.approx(
         {
             "one": 1.0,
@@ -85,6 +86,7 @@ def test_signals_of_one_batch_by_hand():
             "distance of histograms": 0.5,
             "drift": 0.25,
             "share that differs": 0.5,
+            "concentration of the stream": math.sqrt(1 - 0.610864 / math.log(2)),
             "adapted model's preference for its own answer": 0.4,
             "source model's preference for its own answer": 0.2,
             "source model's preference, its prior corrected": 0.555556,
@@ -92,6 +94,9 @@ def test_signals_of_one_batch_by_hand():
             "source's share of the adapted answer": 0.0,
             "adapted share of the source's answer": 0.5,
             "adapted share of the adapted answer": 0.5,
+            "stream's share of the source's answer": 0.7,
+            "stream's share of the adapted answer": 0.3,
+            "source model's preference, corrected by the stream's shares": 0.555556,
         },
         abs=1e-6,
     )

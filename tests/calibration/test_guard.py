@@ -10,6 +10,7 @@ from acclimate import trees
 from acclimate.calibration.guard import Guard, Sums, solved, summed
 from acclimate.contracts import Adapter, AdapterRecipe
 from acclimate.harm import DEFAULT, Signals, Source
+from acclimate.mixture import Answers
 from acclimate.played import drawn_classes, drawn_shift, nothing
 from classifiers import cnn, images, labelled
 
@@ -18,7 +19,7 @@ def test_rule_of_two_streams_by_hand():
     """One signal, 1/2 for twelve images, nine of them won, and 1 for five, all lost. With a ridge of 1 towards 0.2,
     w = (9 · 1/2 − 5 + 0.2) / (12 / 4 + 5 + 1) = −0.3 / 9, with a variance of 1 / 9.
     """
-    sums = Sums(torch.tensor([[12 * 0.25 + 5.0]]), torch.tensor([9 * 0.5 - 5.0]))
+    sums = Sums(torch.tensor([[12 * 0.25 + 5.0]]), torch.tensor([9 * 0.5 - 5.0]), Answers.none(2))
     rule = solved(sums, 1.0, torch.tensor([0.2]))
     torch.testing.assert_close(rule.weights, torch.tensor([-0.3 / 9]))
     torch.testing.assert_close(rule.spread, torch.tensor([[1 / 9]]))
@@ -38,7 +39,8 @@ def test_sums_count_every_disagreement():
     model.weight.data, model.bias.data = torch.eye(3), torch.zeros(3)
     torch.manual_seed(0)
     phase = Guard(AdapterRecipe(Once), batch_size=20, segments=1, images=40)
-    sums = summed(phase.played(Once(model), torch.eye(3).repeat(30, 1), torch.arange(90) % 3, 3), window=1e9)
+    played = phase.played(Once(model), torch.eye(3).repeat(30, 1), torch.arange(90) % 3, 3)
+    sums = summed(played, window=1e9, answers=Answers.none(3))
     assert sums.squares[0, 0] == pytest.approx(20.0)
     assert sums.gains[0] == pytest.approx(-20.0)
 
@@ -59,11 +61,31 @@ def test_rule_says_that_an_adapter_that_is_always_wrong_does_harm():
     x, y = held.x, model(held.x).argmax(-1)  # so that the model is right
     torch.manual_seed(0)
     phase = Guard(AdapterRecipe(Wrong), segments=3, images=40)
-    rule = phase.export(summed(phase.played(Wrong(model), x, y, 10), phase.window), None, 0)["rule"]
+    answers = phase.answers(Wrong(model), [(x, y)])
+    rule = phase.export(summed(phase.played(Wrong(model), x, y, 10), phase.window, answers), None, 0)["rule"]
     plain, source = model(x), Source(Wrong(model))
     source(x)
-    phi = Signals(80.0).add(plain, Wrong(model).predict(x), source.inputs, 0.0, len(x))
+    phi = Signals(80.0, rule.classes).add(plain, Wrong(model).predict(x), source.inputs, 0.0, len(x))
     assert float((phi @ rule.weights).mean()) < -0.3
+
+
+def test_from_the_second_round_on_clients_know_the_answers_of_all(monkeypatch):
+    """Two clients with a class each, whose six answers are (1, 0) and (0, 1): centred, sums of 3 and -3."""
+    seen = []
+
+    def noted(stream, window, answers):
+        seen.append(answers.counts.tolist())
+        return summed(stream, window, answers)
+
+    monkeypatch.setattr("acclimate.calibration.guard.summed", noted)
+    model = nn.Linear(2, 2, bias=False)
+    model.weight.data = torch.eye(2)
+    own = {label: [(torch.eye(2)[[label] * 6], torch.full((6,), label))] for label in (0, 1)}
+    knowledge = ac.calibrate(model, "em", own, guard=True, rounds=2, segments=1, images=40)
+    assert seen[1:] == [[6.0, 0.0], [0.0, 6.0], [6.0, 6.0], [6.0, 6.0]]  # the first is of the server, with none
+    assert knowledge["rule"].classes.there.tolist() == [True, True]
+    alone = Guard().answers(Adapter(model), own[0])
+    torch.testing.assert_close(alone.logits, torch.tensor([[3.0, -3.0], [0.0, 0.0]]).double())
 
 
 def test_calibration_without_an_adapter_leaves_the_default():

@@ -30,7 +30,8 @@ class Guard(Around):
     heard where an answer is worth more than the source model's. If it falls soon, it waits longer each time.
     """
 
-    revision: ClassVar[int] = 5  # 3: heard if not trusted, waits longer after an early fall; 4: `agreement`; 5: `most`
+    # 3: heard if not trusted, waits longer after an early fall; 4: `agreement`; 5: `most`; 6: the stream's shares
+    revision: ClassVar[int] = 6
 
     def __init__(
         self,
@@ -52,7 +53,8 @@ class Guard(Around):
         super().__init__(inner, Source(inner))
         self.rule: Rule = knowledge["rule"] if calibrated else DEFAULT
         self.every, self.doubt, self.margin, self.most, self.least = every, doubt, margin, most, least
-        self.seen, self._first, self.trusted, self.batches = Signals(window), self.inner.state(), False, 0
+        self.seen, self._first = Signals(window, self.rule.classes), self.inner.state()
+        self.trusted, self.batches = False, 0
         self.minimum, self.agreement, self.images, self.wait = minimum, agreement, 0, minimum  # since, after its start
         self.good: Nest = None  # the adapter's last state that gained; None: it has not gained yet
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from acclimate.contracts import Adapter, AdapterRecipe, Algorithm, Client, Knowledge, Replies, Reply, Task
 from acclimate.harm import DEFAULT, FEATURES, Rule, Signals, Source
+from acclimate.mixture import Answers
 from acclimate.options import Count, Positive
 from acclimate.played import drawn_classes, drawn_shift, nothing
 
@@ -20,6 +22,7 @@ class Sums(NamedTuple):
 
     squares: Tensor  # Σ φ φᵀ; as φ begins with one, its first entry is the number of these images
     gains: Tensor  # Σ φ g, where g is 1 if the adapter is right, -1 if the source model is, else 0
+    answers: Answers  # of the source model to each class
 
 
 class Said(NamedTuple):
@@ -40,17 +43,22 @@ class Guard(Algorithm[Sums, None]):
     pixels, haze, or none) and classes of its own (all alike, a few, one); between them come stretches of noise or a
     constant that nobody scores, and now and then the adapter starts anew. Least squares with a ridge towards the
     guard's default, so that few data change it little. Sums travel, images do not.
+
+    Clients also say how the source model answers each class. In the first round each compares its streams with its own
+    answers, from the second on with those of all, as a guard will: with several clients two rounds are better than one,
+    and the last one counts.
     """
 
     adapter: AdapterRecipe | None = None  # None: the model as it is, of which there is nothing to learn
     batch_size: Count = 40  # in some segments half of it, or a tenth
-    segments: Count = 12
+    segments: Count = 36  # how much a rule is worth hangs on them more than on anything else
     images: Count = 480  # of each segment; few compared with `window` teach that what the last images show is soon over
     window: Positive = 80.0  # as the guard's
     ridge: Positive = 3.0  # how many disagreements the default is worth
 
     exports = ("rule",)
-    revision: ClassVar[int] = 3  # 2: other signals, of single images, and more kinds of shift; 3: longer segments
+    # 2: other signals, of single images, and more kinds of shift; 3: longer segments; 4: the stream's shares, and more
+    revision: ClassVar[int] = 4
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -61,15 +69,23 @@ class Guard(Algorithm[Sums, None]):
         return self.adapter or AdapterRecipe(Adapter)
 
     def init(self, task: Task) -> Sums:
-        return summed((), self.window)
+        return summed((), self.window, Answers.none(task.classes))
 
     def client_update(self, total: Sums, state: None, client: Client) -> tuple[Reply, None]:
         batches = list(client.validation.batches(500))
         if not batches or self.adapter is None:
-            return Reply(summed((), self.window)), None
+            return Reply(self.init(client.task)), None
         x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
         adapter = self._watched(client.net(client.known["model"]), **{n: client.known[n] for n in self._watched.needs})
-        return Reply(summed(self.played(adapter, x, y, client.task.classes), self.window)), None
+        own = self.answers(adapter, batches)
+        everybody = total.answers if total.answers.counts.any() else own
+        sums = summed(self.played(adapter, x, y, client.task.classes), self.window, everybody)
+        return Reply(sums._replace(answers=own)), None
+
+    def answers(self, adapter: Adapter, batches: Iterable[tuple[Tensor, Tensor]]) -> Answers:
+        """How the model that an adapter starts from answers labelled examples."""
+        source = Source(adapter)
+        return reduce(Answers.plus, (Answers.to(source(x), y) for x, y in batches))
 
     def played(self, adapter: Adapter, x: Tensor, y: Tensor, classes: int) -> Iterator[Said]:
         """What both models say on a stream made of these examples."""
@@ -91,30 +107,30 @@ class Guard(Algorithm[Sums, None]):
                     adapter.load_state(first)
 
     def server_update(self, total: Sums, replies: Replies) -> Sums:
-        new: Sums = replies.sum()
-        return Sums(total.squares + new.squares, total.gains + new.gains)
+        sums: Sums = replies.sum()
+        return sums
 
     def export(self, total: Sums, state: None, client: int) -> Knowledge:
         return {"rule": solved(total, self.ridge, DEFAULT.weights)}
 
 
-def summed(stream: Iterable[Said], window: float) -> Sums:
-    """What a stream teaches to a guard that looks back on about `window` images."""
-    seen, n = Signals(window), len(FEATURES)
-    sums = Sums(torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64))
+def summed(stream: Iterable[Said], window: float, answers: Answers) -> Sums:
+    """What a stream teaches to a guard that looks back on about `window` images and knows these answers."""
+    seen, n = Signals(window, answers.classes()), len(FEATURES)
+    sums = Sums(torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64), answers)
     for source, adapted, inputs, drift, right in stream:
         phi = seen.add(source, adapted, inputs, drift, len(right))
         ours, theirs = source.argmax(-1), adapted.argmax(-1)
         g = ((theirs == right).double() - (ours == right).double())[ours != theirs]
-        sums = Sums(sums.squares + phi.T @ phi, sums.gains + phi.T @ g)
+        sums = Sums(sums.squares + phi.T @ phi, sums.gains + phi.T @ g, answers)
     return sums
 
 
 def solved(sums: Sums, ridge: float, start: Tensor) -> Rule:
     """The rule w = argmin Σ (w · φ − g)² + ridge |w − start|², and its covariance for gains of variance one.
 
-    >>> solved(Sums(torch.eye(1), torch.tensor([3.0])), 1.0, torch.tensor([1.0])).weights
+    >>> solved(Sums(torch.eye(1), torch.tensor([3.0]), Answers.none(2)), 1.0, torch.tensor([1.0])).weights
     tensor([2.])
     """
     spread: Tensor = torch.linalg.inv(sums.squares + ridge * torch.eye(len(start), dtype=start.dtype))
-    return Rule(spread @ (sums.gains + ridge * start), spread)
+    return Rule(spread @ (sums.gains + ridge * start), spread, sums.answers.classes())
