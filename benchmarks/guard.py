@@ -4,7 +4,7 @@
     python -m benchmarks.guard cifar10 4 5  # of some seeds; several processes may share the work
     python -m benchmarks.guard              # write docs/guard.md from what was measured
     python -m benchmarks.guard svhn         # a rehearsal on other data, which the page does not show
-    python -m benchmarks.guard default      # learn the default rule (`acclimate.harm.WEIGHTS`) there, and print it
+    python -m benchmarks.guard default      # learn the default rule (`acclimate.rule.WEIGHTS`) there, and print it
 
 Results are lines of docs/results/guard-*.jsonl, one per cell; whoever starts again goes on. Rules are learnt by the
 phase `guard` on the source clients' validation images, with the phase's own shifts, before any stream is met.
@@ -31,7 +31,6 @@ from acclimate import trees
 from acclimate.adapters.guard import Guard
 from acclimate.adapters.none import NoAdaptation
 from acclimate.calibration.guard import Guard as Teaching
-from acclimate.calibration.guard import Sums, solved
 from acclimate.contracts import Adapter, AdapterRecipe, Client, Knowledge, Replies, Task
 from acclimate.data import sources
 from acclimate.data.corruptions import Corruption
@@ -46,9 +45,10 @@ from acclimate.engine.seeds import generator, seed_call
 from acclimate.engine.train import train
 from acclimate.experiment.catalog import ADAPTERS, MODELS, PHASES, SYSTEMS
 from acclimate.experiment.source import source_digest
-from acclimate.harm import FEATURES, Rule
+from acclimate.harm import FEATURES, width
 from acclimate.mixture import Answers
 from acclimate.models.build import Build
+from acclimate.rule import Rule, Sums, solved
 from acclimate.scenarios.population import Population, Scenario
 from acclimate.scenarios.timetable import Timetable
 from acclimate.scenarios.twofold import Twofold
@@ -320,10 +320,10 @@ def measure(data: str, seeds: Sequence[int]) -> None:
 
 
 class Untold(Teaching):
-    """Teaches a guard that will not know how the source model answers each class."""
+    """Teaches a guard that will not know the source model's features of each class."""
 
-    def answers(self, adapter: Adapter, batches: Iterable[tuple[Tensor, Tensor]]) -> Answers:
-        return Answers.none(super().answers(adapter, batches).counts.numel())
+    def answers(self, adapter: Adapter, batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> Answers:
+        return Answers.none(classes, width(adapter.net, classes))
 
 
 def default() -> Tensor:
@@ -343,7 +343,7 @@ def default() -> Tensor:
                 if (differed := sums.squares[0, 0]) > 0:
                     squares, gains = squares + sums.squares / differed, gains + sums.gains / differed
             print(data, name, flush=True)
-    return solved(Sums(squares, gains, Answers.none(0)), 0.01, torch.zeros(len(FEATURES)).double()).weights
+    return solved(Sums(squares, gains, Answers.none(0, 0)), 0.01, torch.zeros(len(FEATURES)).double()).weights
 
 
 def _add(path: Path, record: Mapping[str, Any]) -> None:

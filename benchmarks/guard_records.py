@@ -24,13 +24,13 @@ from torch import Tensor, nn
 from acclimate import trees
 from acclimate.adapters.guard import Guard
 from acclimate.calibration.guard import Guard as Teaching
-from acclimate.calibration.guard import Said, Sums, solved, summed
 from acclimate.contracts import Adapter, AdapterRecipe
 from acclimate.data.folders import cache_folder, write_whole
 from acclimate.engine.seeds import seed_call
 from acclimate.experiment.catalog import ADAPTERS
-from acclimate.harm import DEFAULT, Rule, Source
+from acclimate.harm import Look, Source, width
 from acclimate.mixture import Answers
+from acclimate.rule import DEFAULT, Rule, Said, Sums, solved, summed
 from benchmarks import guard as trial
 from benchmarks.guard import Home, Meeting, Verdict, verdict
 
@@ -54,14 +54,15 @@ def record(data: str, revision: int, adapter: str) -> Record:
     home = Home(data)
     known, recipe = home.known(adapter), AdapterRecipe(ADAPTERS[adapter].load(), trial.OPTIONS.get(adapter, {}))
     net, of = home.net(known), {name: known.of(0)[name] for name in recipe.needs}
-    found, teaching = Record(Answers.none(home.people.classes), [], {}), Teaching(recipe)
+    classes, teaching = home.people.classes, Teaching(recipe)
+    found = Record(Answers.none(classes, width(net, classes)), [], {})
     for id, (_, check) in home.people.source.items():
         batches = list(home.people.examples(check).batches(500))
         x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
         seed_call("guard", id)
         played = recipe(copy.deepcopy(net), **{name: known.of(id)[name] for name in recipe.needs})
-        found = found._replace(answers=found.answers.plus(teaching.answers(played, batches)))
-        found.plays.append(list(teaching.played(played, x, y, home.people.classes)))
+        found = found._replace(answers=found.answers.plus(teaching.answers(played, batches, classes)))
+        found.plays.append(list(teaching.played(played, x, y, classes)))
     for seed in seeds:
         for name, met in home.streams(seed).items():
             if name in STREAMS:
@@ -75,11 +76,11 @@ def said(adapter: Adapter, met: Meeting, seed: int) -> Iterator[Said]:
     for t, (x, y) in enumerate(zip(met.x.split(met.size), met.y.split(met.size), strict=True)):
         seed_call(seed, t)
         if x.isfinite().all():
-            adapted, plain = adapter(x), source(x)
+            adapted, plain = adapter(x), source.look(x)
             if not adapted.isfinite().all():
                 adapter.load_state(first)
-                adapted = plain
-            yield Said(plain, adapted, source.inputs, source.drift(), y)
+                adapted = plain.logits
+            yield Said(plain, adapted, source.drift(), y)
 
 
 class Replay(Adapter):
@@ -100,11 +101,11 @@ class ReplayedSource:
         self.of = of
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.of.now.source[x[:, 0].long()]
+        return self.look(x).logits
 
-    @property
-    def inputs(self) -> Tensor:
-        return self.of.now.inputs
+    def look(self, x: Tensor) -> Look:
+        which, source = x[:, 0].long(), self.of.now.source
+        return Look(source.logits[which], source.features[which], source.inputs)
 
     def drift(self) -> float:
         return self.of.now.drift
@@ -119,7 +120,7 @@ def shown(stream: list[Said], rule: Rule, options: Mapping[str, Any]) -> dict[st
     for now in stream:
         guard.inner.now = now
         answers = {
-            "source": now.source,
+            "source": now.source.logits,
             "alone": now.adapted,
             "guarded": guard(torch.arange(len(now.right))[:, None].float()),
         }

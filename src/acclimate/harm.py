@@ -1,13 +1,15 @@
-"""Harm or help, seen without labels: an adapter beside the source model, and what its other answers are worth.
+"""Harm or help, seen without labels: the signs that an adapter and the source model give, side by side.
 
 Serves the guard and the calibration that teaches it. Where both models answer alike, nothing is gained or lost. What an
 answer of the adapter is worth where they differ (1: it is right and the source wrong, -1: the other way round) is
-estimated as w · φ from that image and from what the last images have shown.
+estimated as w · φ (`acclimate.rule`) from that image and from what the last images have shown.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -18,8 +20,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from acclimate import params
 from acclimate.contracts import Adapter
+from acclimate.errors import UnsupportedModel
 from acclimate.losses import entropy
-from acclimate.mixture import Classes, centred
+from acclimate.mixture import Classes
+from acclimate.models.head import head_of
 from acclimate.models.norms import batch_moments, before_each
 from acclimate.params import Params
 from acclimate.trees import Nest
@@ -50,35 +54,15 @@ SIGNS = (
 # by how far the variances of the first batch norm's inputs are from those it was trained with. Between a little and
 # none at all a distance makes more of a difference than beyond.
 FEATURES = tuple(f"{sign}{by}" for by in ("", " · distance of means", " · distance of variances") for sign in SIGNS)
-
-
 HALF = 0.1  # a distance of so many standard deviations, or of logarithms of variances, is half of the longest
 
 
-class Rule(NamedTuple):
-    """What disagreements are worth, and how sure that is."""
+class Look(NamedTuple):
+    """What the source model says and sees of a batch."""
 
-    weights: Tensor  # w
-    spread: Tensor  # the covariance of w
-    classes: Classes | None = None  # how the source model answers each class; None: nobody has told
-
-    def gain(self, shown: Tensor) -> tuple[Tensor, Tensor]:
-        """What is gained where φ is this, in share of images, and the standard error of that."""
-        return self.weights @ shown, (shown @ self.spread @ shown).clamp(min=0).sqrt()
-
-
-# Where nothing was learnt for a model and an adapter: learnt as the phase `guard` does, on SVHN and Fashion-MNIST for
-# twelve adapters, most also at ten times their rate, each with the same say (`python -m benchmarks.guard default`).
-WEIGHTS = (
-    -0.09, 0.13, -0.18, -0.32, 0.38, -0.12, 0.01, -0.05, 0.88, -0.18,
-    0.51, -0.84, -0.18, 0.78, -0.87, 0.49, -1.25, 0.94, -0.84,
-    -0.42, 0.56, 0.15, 0.55, -0.5, 0.34, 0.04, -0.67, 0.25, 0.27,
-    -0.4, 0.49, 0.14, 0.05, 0.08, -0.1, -0.35, -0.46, 0.49,
-    0.05, 0.71, 0.39, -0.79, -0.95, 0.47, -0.05, -0.32, 0.38, 0.38,
-    -1.03, 0.7, 1.38, -0.96, 0.16, -0.61, 0.17, -0.5, 0.7,
-)  # fmt: skip
-# An estimate by them is doubted as if each had a standard error of 0.045.
-DEFAULT = Rule(torch.tensor(WEIGHTS, dtype=torch.float64), 0.002 * torch.eye(len(FEATURES), dtype=torch.float64))
+    logits: Tensor
+    features: Tensor  # what its head is given, a row an example; logits, less their mean, where a model has no head
+    inputs: Tensor  # of its first batch norm, standardised: their mean and mean square
 
 
 class Source:
@@ -92,20 +76,29 @@ class Source:
         self._size = _norm(self._then)
         norms = {n: m for n, m in self.net.named_modules() if isinstance(m, _BatchNorm) and m.running_mean is not None}
         self._first = dict(list(norms.items())[:1])
-        self.inputs = torch.zeros(2, 0).double()  # of its first batch norm, standardised: their mean and mean square
+        self._head = _head(self.net)
 
-    @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
         """Its logits."""
-        with before_each(self._first, self._look):
-            logits: Tensor = functional_call(self.net, self._then, (x,))
-        return logits
+        return self.look(x).logits
 
-    def _look(self, name: str, layer: _BatchNorm, x: Tensor) -> None:
-        mean, variance = batch_moments(x.float(), unbiased=False)
-        assert layer.running_mean is not None and layer.running_var is not None
-        gone, spread = mean - layer.running_mean, layer.running_var + layer.eps
-        self.inputs = torch.stack([gone / spread.sqrt(), (variance + gone.square()) / spread]).double()
+    @torch.no_grad()
+    def look(self, x: Tensor) -> Look:
+        """Its logits, and what it sees on the way to them."""
+        norm, given = [torch.zeros(2, 0).double()], list[Tensor]()
+        with (
+            before_each(self._first, lambda _, layer, x: norm.append(_standardised(layer, x))),
+            _given(self._head, given),
+        ):
+            logits: Tensor = functional_call(self.net, self._then, (x,))
+        return Look(logits, self._features(logits, given), norm[-1])
+
+    def _features(self, logits: Tensor, given: list[Tensor]) -> Tensor:
+        if self._head is None:
+            return logits - logits.mean(-1, keepdim=True)
+        if not given:  # a layer that is there and not used
+            return logits.new_zeros(len(logits), self._head.in_features)
+        return given[-1].reshape(len(logits), -1, self._head.in_features).mean(1)  # over tokens, if there are any
 
     @torch.no_grad()
     def drift(self) -> float:
@@ -132,8 +125,9 @@ class Signals:
         self.shown = torch.zeros(len(FEATURES)).double()  # φ over them, zero where both answer alike; begins with d
 
     @torch.no_grad()
-    def add(self, source: Tensor, adapted: Tensor, inputs: Tensor, drift: float, images: int) -> Tensor:
-        """Note the logits by both models of some of `images`, and of these φ for each that they answer differently."""
+    def add(self, look: Look, adapted: Tensor, drift: float, images: int) -> tuple[Tensor, Tensor]:
+        """Note what both models say of some of `images`; which of these they answer differently, and φ of each."""
+        source = look.logits
         p, a = source.double().softmax(-1), adapted.double().softmax(-1)
         ours, theirs = p.argmax(-1), a.argmax(-1)
         differ, classes = ours != theirs, p.shape[1]
@@ -141,24 +135,24 @@ class Signals:
         self.weight = kept + images
         for name, value in {
             "prior": p.mean(0),
-            "logits": centred(source).mean(0),
+            "features": look.features.double().mean(0),
             "source histogram": F.one_hot(ours, classes).double().mean(0),
             "adapted histogram": F.one_hot(theirs, classes).double().mean(0),
             "source entropy": entropy(source.double()).mean() / math.log(classes),
             "adapted entropy": entropy(adapted.double()).mean() / math.log(classes),
             "differ": differ.double().mean(),
-            "inputs": inputs,
+            "inputs": look.inputs,
             "drift": torch.tensor(drift, dtype=torch.float64),
         }.items():
             before = self.means.get(name, value)
             self.means[name] = before + (value - before) * (1 - kept / self.weight)
         known = self.classes
-        self.shares = self.means["prior"] if known is None else known.shares(self.means["logits"], self.shares)
+        self.shares = self.means["prior"] if known is None else known.shares(self.means["features"], self.shares)
         phi = self._features(p[differ], a[differ], ours[differ], theirs[differ])
         kept = self.images * math.exp(-images / self.window)
         self.images = kept + images
         self.shown = self.shown + (phi.sum(0) / len(p) - self.shown) * (1 - kept / self.images)
-        return phi
+        return differ, phi
 
     def _features(self, p: Tensor, a: Tensor, ours: Tensor, theirs: Tensor) -> Tensor:
         m, pi = self.means, self.shares
@@ -187,6 +181,37 @@ class Signals:
         """Go back to a state."""
         self.weight, self.means = state["weight"], {name: mean.clone() for name, mean in state["means"].items()}
         self.shares, self.images, self.shown = state["shares"], state["images"], state["shown"]
+
+
+def width(net: nn.Module, classes: int) -> int:
+    """How many features of an example a look at a model has."""
+    head = _head(net)
+    return classes if head is None else head.in_features
+
+
+def _head(net: nn.Module) -> nn.Linear | None:
+    try:
+        return head_of(net)[1]
+    except UnsupportedModel:
+        return None
+
+
+@contextmanager
+def _given(head: nn.Linear | None, to: list[Tensor]) -> Iterator[None]:
+    """Note what a head is given meanwhile."""
+    hook = head.register_forward_pre_hook(lambda _, inputs: to.append(inputs[0])) if head is not None else None
+    try:
+        yield
+    finally:
+        if hook is not None:
+            hook.remove()
+
+
+def _standardised(layer: _BatchNorm, x: Tensor) -> Tensor:
+    mean, variance = batch_moments(x.float(), unbiased=False)
+    assert layer.running_mean is not None and layer.running_var is not None
+    gone, spread = mean - layer.running_mean, layer.running_var + layer.eps
+    return torch.stack([gone / spread.sqrt(), (variance + gone.square()) / spread]).double()
 
 
 def _preferred(p: Tensor, this: Tensor, that: Tensor) -> Tensor:

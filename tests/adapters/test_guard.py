@@ -12,7 +12,8 @@ from acclimate.adapters.guard import Guard
 from acclimate.adapters.tent import Tent
 from acclimate.contracts import Adapter, AdapterRecipe
 from acclimate.experiment.catalog import ADAPTERS
-from acclimate.harm import DEFAULT, FEATURES, SIGNS, Rule, Signals, Source
+from acclimate.harm import FEATURES, SIGNS, Look, Signals, Source, width
+from acclimate.rule import DEFAULT, Rule
 
 
 class Turning(Adapter):
@@ -71,7 +72,8 @@ def test_signals_of_one_batch_by_hand():
     seen = Signals(80.0)
     source, adapted = torch.tensor([[0.8, 0.2], [0.6, 0.4]]).log(), torch.tensor([[0.8, 0.2], [0.3, 0.7]]).log()
     inputs = torch.tensor([[0.3], [0.09 + math.e]]).double()
-    phi = seen.add(source, adapted, inputs, 0.25, 2)
+    which, phi = seen.add(Look(source, source, inputs), adapted, 0.25, 2)
+    assert which.tolist() == [False, True]
     assert phi.shape == (1, len(FEATURES))
     plain, by_means, by_variances = phi[0].view(3, -1)
     torch.testing.assert_close(by_means, plain * 0.75)
@@ -104,9 +106,9 @@ def test_signals_of_one_batch_by_hand():
 
 def test_signals_forget_e_fold_after_a_window_of_images():
     seen, same, other = Signals(10.0), torch.tensor([[2.0, 0.0]] * 10), torch.tensor([[0.0, 2.0]] * 10)
-    none = torch.zeros(2, 0)
-    seen.add(same, other, none, 0.0, 10)
-    seen.add(same, same, none, 0.0, 10)
+    look = Look(same, same, torch.zeros(2, 0))
+    seen.add(look, other, 0.0, 10)
+    seen.add(look, same, 0.0, 10)
     e = torch.tensor(-1.0, dtype=torch.float64).exp()
     torch.testing.assert_close(seen.means["differ"], e / (1 + e))
 
@@ -117,9 +119,46 @@ def test_source_sees_how_far_the_inputs_of_its_first_norm_are():
     norm.running_mean.fill_(1.0)
     norm.running_var.fill_(4.0)
     source = Source(Adapter(nn.Sequential(norm, nn.Linear(1, 2)).eval()))
-    source(torch.tensor([[3.0], [7.0]]))
-    torch.testing.assert_close(source.inputs, torch.tensor([[2.0], [5.0]]).double())
-    assert Source(Adapter(nn.Linear(1, 2))).inputs.shape == (2, 0)  # without norms there is nothing to see
+    look = source.look(torch.tensor([[3.0], [7.0]]))
+    torch.testing.assert_close(look.inputs, torch.tensor([[2.0], [5.0]]).double())
+    bare = Source(Adapter(nn.Linear(1, 2))).look(torch.zeros(1, 1))
+    assert bare.inputs.shape == (2, 0)  # without norms there is nothing to see
+
+
+class Unused(nn.Module):
+    """Has a linear layer that it does not use."""
+
+    def __init__(self):
+        super().__init__()
+        self.never = nn.Linear(5, 2)
+
+    def forward(self, x):
+        return x[:, :3]
+
+
+class Tokens(nn.Module):
+    """Classifies the mean of what its head says of each token."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(2, 3)
+
+    def forward(self, x):
+        return self.head(x).mean(1)
+
+
+def test_source_sees_what_its_head_is_given():
+    x = torch.tensor([[1.0, -2.0, 3.0], [0.0, 4.0, 0.0]])
+    deep = Source(Adapter(nn.Sequential(nn.ReLU(), nn.Linear(3, 2)))).look(x)
+    torch.testing.assert_close(deep.features, torch.tensor([[1.0, 0.0, 3.0], [0.0, 4.0, 0.0]]))
+    headless = Source(Adapter(nn.Identity())).look(x)  # logits, less 2/3 and 4/3
+    torch.testing.assert_close(headless.features, torch.tensor([[1, -8, 7], [-4, 8, -4]]) / 3)
+    assert Source(Adapter(Unused())).look(x).features.tolist() == [[0.0] * 5] * 2
+    tokens = Source(Adapter(Tokens())).look(torch.tensor([[[1.0, 2.0], [3.0, 6.0]]]))
+    assert tokens.features.tolist() == [[2.0, 4.0]]
+    for net in (nn.Sequential(nn.ReLU(), nn.Linear(3, 2)), nn.Identity(), Unused()):
+        look = Source(Adapter(net)).look(x)
+        assert look.features.shape[1] == width(net, look.logits.shape[1])
 
 
 def test_guard_that_trusts_everything_is_the_adapter():
@@ -286,19 +325,13 @@ def test_guard_lets_an_adapter_learn_that_neither_gains_nor_loses_much():
 def test_guard_asks_the_source_model_of_every_third_image_only(size, asked):
     """Once it trusts, and however images come: in batches of four those numbered 6, 9, 12 and 15, 18 and so on."""
     calls, watched, x = [], guard(worth=1.0, every=3), images(size)
-    ask = watched.source.__call__
 
-    class Counting:
-        inputs = torch.zeros(2, 0)
-
-        def __call__(self, x):
+    class Counting(Source):
+        def look(self, x):
             calls[-1] += len(x)
-            return ask(x)
+            return super().look(x)
 
-        def drift(self):
-            return 0.0
-
-    watched.source = Counting()
+    watched.source = Counting(watched.inner)
     for _ in asked:
         calls.append(0)
         watched(x)
@@ -350,7 +383,9 @@ def test_source_model_is_there_although_its_tensors_move():
 def test_default_rule_says_nothing_of_a_model_that_agrees():
     seen, logits = Signals(80.0), torch.tensor([[2.0, 0.0, 1.0]])
     assert DEFAULT.weights.shape == (len(FEATURES),)
-    assert len(seen.add(logits, logits, torch.zeros(2, 0), 0.5, 1)) == 0
+    which, phi = seen.add(Look(logits, logits, torch.zeros(2, 0)), logits, 0.5, 1)
+    assert not which.any()
+    assert len(phi) == 0
 
 
 def test_guard_that_does_not_trust_still_has_something_to_share():

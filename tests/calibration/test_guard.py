@@ -7,11 +7,12 @@ from torch import nn
 import acclimate as ac
 import battery
 from acclimate import trees
-from acclimate.calibration.guard import Guard, Sums, solved, summed
+from acclimate.calibration.guard import Guard
 from acclimate.contracts import Adapter, AdapterRecipe
-from acclimate.harm import DEFAULT, Signals, Source
+from acclimate.harm import Signals, Source
 from acclimate.mixture import Answers
 from acclimate.played import drawn_classes, drawn_shift, nothing
+from acclimate.rule import DEFAULT, Sums, solved, summed
 from classifiers import cnn, images, labelled
 
 
@@ -19,7 +20,7 @@ def test_rule_of_two_streams_by_hand():
     """One signal, 1/2 for twelve images, nine of them won, and 1 for five, all lost. With a ridge of 1 towards 0.2,
     w = (9 · 1/2 − 5 + 0.2) / (12 / 4 + 5 + 1) = −0.3 / 9, with a variance of 1 / 9.
     """
-    sums = Sums(torch.tensor([[12 * 0.25 + 5.0]]), torch.tensor([9 * 0.5 - 5.0]), Answers.none(2))
+    sums = Sums(torch.tensor([[12 * 0.25 + 5.0]]), torch.tensor([9 * 0.5 - 5.0]), Answers.none(2, 4))
     rule = solved(sums, 1.0, torch.tensor([0.2]))
     torch.testing.assert_close(rule.weights, torch.tensor([-0.3 / 9]))
     torch.testing.assert_close(rule.spread, torch.tensor([[1 / 9]]))
@@ -40,7 +41,7 @@ def test_sums_count_every_disagreement():
     torch.manual_seed(0)
     phase = Guard(AdapterRecipe(Once), batch_size=20, segments=1, images=40)
     played = phase.played(Once(model), torch.eye(3).repeat(30, 1), torch.arange(90) % 3, 3)
-    sums = summed(played, window=1e9, answers=Answers.none(3))
+    sums = summed(played, window=1e9, answers=Answers.none(3, 3))
     assert sums.squares[0, 0] == pytest.approx(20.0)
     assert sums.gains[0] == pytest.approx(-20.0)
 
@@ -61,16 +62,15 @@ def test_rule_says_that_an_adapter_that_is_always_wrong_does_harm():
     x, y = held.x, model(held.x).argmax(-1)  # so that the model is right
     torch.manual_seed(0)
     phase = Guard(AdapterRecipe(Wrong), segments=3, images=40)
-    answers = phase.answers(Wrong(model), [(x, y)])
+    answers = phase.answers(Wrong(model), [(x, y)], 10)
     rule = phase.export(summed(phase.played(Wrong(model), x, y, 10), phase.window, answers), None, 0)["rule"]
-    plain, source = model(x), Source(Wrong(model))
-    source(x)
-    phi = Signals(80.0, rule.classes).add(plain, Wrong(model).predict(x), source.inputs, 0.0, len(x))
+    source = Source(Wrong(model))
+    _, phi = Signals(80.0, rule.classes).add(source.look(x), Wrong(model).predict(x), 0.0, len(x))
     assert float((phi @ rule.weights).mean()) < -0.3
 
 
 def test_from_the_second_round_on_clients_know_the_answers_of_all(monkeypatch):
-    """Two clients with a class each, whose six answers are (1, 0) and (0, 1): centred, sums of 3 and -3."""
+    """Two clients with a class each, whose six examples the model sees as (1, 0) and (0, 1)."""
     seen = []
 
     def noted(stream, window, answers):
@@ -84,8 +84,8 @@ def test_from_the_second_round_on_clients_know_the_answers_of_all(monkeypatch):
     knowledge = ac.calibrate(model, "em", own, guard=True, rounds=2, segments=1, images=40)
     assert seen[1:] == [[6.0, 0.0], [0.0, 6.0], [6.0, 6.0], [6.0, 6.0]]  # the first is of the server, with none
     assert knowledge["rule"].classes.there.tolist() == [True, True]
-    alone = Guard().answers(Adapter(model), own[0])
-    torch.testing.assert_close(alone.logits, torch.tensor([[3.0, -3.0], [0.0, 0.0]]).double())
+    alone = Guard().answers(Adapter(model), own[0], 2)
+    torch.testing.assert_close(alone.features, torch.tensor([[6.0, 0.0], [0.0, 0.0]]).double())
 
 
 def test_calibration_without_an_adapter_leaves_the_default():

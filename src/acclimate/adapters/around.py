@@ -20,9 +20,9 @@ class Around(Adapter):
     Of the others nothing is known: all classes are alike. `trusted` says who answers, the adapter or the source model.
     """
 
-    def __init__(self, inner: Adapter, source: Source) -> None:
+    def __init__(self, inner: Adapter) -> None:
         super().__init__(inner.net)
-        self.inner, self.source, self.trusted = inner, source, True
+        self.inner, self.source, self.trusted = inner, Source(inner), True
 
     @abstractmethod
     def answer(self, x: Tensor) -> Tensor:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from acclimate.adapters.around import Around
 from acclimate.adapters.tent import Tent
 from acclimate.contracts import AdapterRecipe
-from acclimate.harm import DEFAULT, Rule, Signals, Source
+from acclimate.harm import Look, Signals
 from acclimate.options import Count, NonNegative, Positive
+from acclimate.rule import DEFAULT, Rule
 from acclimate.trees import Nest
 
 KEPT = ("good", "batches", "images", "trusted", "wait")  # in its state, as they are
@@ -22,16 +23,14 @@ SOON, LONGER = 10, 2  # how many waits after its start is soon to fall, and how 
 class Guard(Around):
     """Watch an adapter without labels; keep its last good state, roll back, start anew, or answer in its place.
 
-    While it is not trusted, the adapter learns beside the source model and is judged by every image, else by every
-    `every`-th. A rule says what its other answers are worth (`acclimate.harm`), a mean over `window` images what it
-    gains, less `doubt` standard errors. It is trusted once it wins `least` of all images, `minimum` images after its
-    start or later, until it loses as many and `margin` of those on which both differ (`most` of all at most), or agrees
-    less often than `agreement` of guessing. Then it goes back to its last good state, from there to its first, and is
-    heard where an answer is worth more than the source model's. If it falls soon, it waits longer each time.
+    While it is not trusted, it learns beside the source model and is judged by every image, else by every `every`-th. A
+    rule (`acclimate.rule`) says what it gains, in the mean over `window` images and less `doubt` standard errors. It is
+    trusted once it wins `least` of all images, `minimum` after its start or later, until it loses as many and `margin`
+    of those on which both differ (`most` of all at most), or agrees less often than `agreement` of guessing. Then it
+    goes back to its last good state, from there to its first, and is heard where the rule prefers its answer.
     """
 
-    # 3: heard if not trusted, waits longer after an early fall; 4: `agreement`; 5: `most`; 6: the stream's shares
-    revision: ClassVar[int] = 6
+    revision: ClassVar[int] = 6  # 3: heard, waits longer after an early fall; 4: agreement; 5: most; 6: shares
 
     def __init__(
         self,
@@ -49,14 +48,12 @@ class Guard(Around):
         agreement: NonNegative = 0.5,
         **knowledge: Nest,
     ) -> None:
-        inner = adapter(net, **{name: of for name, of in knowledge.items() if name != "rule"})
-        super().__init__(inner, Source(inner))
+        super().__init__(adapter(net, **{name: of for name, of in knowledge.items() if name != "rule"}))
         self.rule: Rule = knowledge["rule"] if calibrated else DEFAULT
         self.every, self.doubt, self.margin, self.most, self.least = every, doubt, margin, most, least
         self.seen, self._first = Signals(window, self.rule.classes), self.inner.state()
-        self.trusted, self.batches = False, 0
-        self.minimum, self.agreement, self.images, self.wait = minimum, agreement, 0, minimum  # since, after its start
-        self.good: Nest = None  # the adapter's last state that gained; None: it has not gained yet
+        self.trusted, self.batches, self.agreement, self.minimum = False, 0, agreement, minimum
+        self.images, self.wait, self.good = 0, minimum, None  # since and after its start; its last state that gained
 
     @classmethod
     def requires(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -69,11 +66,13 @@ class Guard(Around):
         step = self.every if self.trusted else 1
         some = slice(-self.images % step, None, step)  # every so many images of the stream, however they come
         self.images += len(x)
-        source: Tensor = self.source(x[some]) if len(x[some]) else adapted[some]
-        worth = self._judge(source, adapted[some], step * len(source))
+        if not len(x[some]):
+            return adapted
+        source = self.source.look(x[some])
+        worth = self._judge(source, adapted[some], step * len(x[some]))
         if self.trusted:
             return adapted
-        return self.source(x) if len(source) < len(x) else torch.where(worth > 0, adapted, source)
+        return self.source(x) if step > 1 else torch.where(worth > 0, adapted, source.logits)
 
     def learn(self, x: Tensor) -> Tensor:
         """Where clients exchange before they predict: judged every few batches."""
@@ -81,26 +80,25 @@ class Guard(Around):
         checks, self.batches, self.images = self.batches % self.every == 0, self.batches + 1, self.images + len(x)
         adapted = self.inner.predict(x) if checks else torch.zeros(1)
         if self.sound(adapted) and checks:
-            self._judge(self.source(x), adapted, self.every * len(x))
+            self._judge(self.source.look(x), adapted, self.every * len(x))
             if self.images == 0:  # what it went back to learns too, and is what may be shared
                 self.inner.adapt(x)
                 self.sound(adapted)
         return adapted
 
-    def _judge(self, source: Tensor, adapted: Tensor, images: int) -> Tensor:
+    def _judge(self, source: Look, adapted: Tensor, images: int) -> Tensor:
         """Decide by some of `images` whether the adapter is trusted; what each of its answers is worth, once heard."""
-        worth = torch.zeros(len(source), 1).double()
-        if not images or not source.isfinite().all():
+        worth = torch.zeros(len(adapted), 1).double()
+        if not source.logits.isfinite().all():
             return worth
-        phi = self.seen.add(source, adapted, self.source.inputs, self.source.drift(), images)
+        which, phi = self.seen.add(source, adapted, self.source.drift(), images)
         gain, error = self.rule.gain(self.seen.shown)
         self.figures["gain"], differ, sure = gain, self.seen.shown[0], gain - self.doubt * error
-        strays = differ > 1 - self.agreement / source.shape[-1] and self.images >= self.minimum
+        strays = differ > 1 - self.agreement / adapted.shape[-1] and self.images >= self.minimum
         if strays or (sure if self.trusted else gain) < -self.least - (self.margin * differ).clamp(max=self.most):
             self.go_back()
         elif self.images >= self.wait:
-            ours, theirs = (logits.double().softmax(-1).argmax(-1) for logits in (source, adapted))  # as in `phi`
-            worth[ours != theirs, 0] = phi @ self.rule.weights
+            worth[which, 0] = phi @ self.rule.weights
             if sure >= self.least:
                 self.trusted, self.good = True, self.inner.state()
         return worth

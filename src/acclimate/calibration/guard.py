@@ -5,34 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from acclimate.contracts import Adapter, AdapterRecipe, Algorithm, Client, Knowledge, Replies, Reply, Task
-from acclimate.harm import DEFAULT, FEATURES, Rule, Signals, Source
+from acclimate.harm import Source, width
 from acclimate.mixture import Answers
 from acclimate.options import Count, Positive
 from acclimate.played import drawn_classes, drawn_shift, nothing
-
-
-class Sums(NamedTuple):
-    """The normal equations of a linear rule, over all images that both models answer differently; all that leaves."""
-
-    squares: Tensor  # Σ φ φᵀ; as φ begins with one, its first entry is the number of these images
-    gains: Tensor  # Σ φ g, where g is 1 if the adapter is right, -1 if the source model is, else 0
-    answers: Answers  # of the source model to each class
-
-
-class Said(NamedTuple):
-    """What both models say of a batch, and what is right."""
-
-    source: Tensor
-    adapted: Tensor
-    inputs: Tensor  # of the source model's first batch norm
-    drift: float
-    right: Tensor
+from acclimate.rule import DEFAULT, Said, Sums, solved, summed
 
 
 @dataclass(frozen=True)
@@ -44,8 +27,8 @@ class Guard(Algorithm[Sums, None]):
     constant that nobody scores, and now and then the adapter starts anew. Least squares with a ridge towards the
     guard's default, so that few data change it little. Sums travel, images do not.
 
-    Clients also say how the source model answers each class. In the first round each compares its streams with its own
-    answers, from the second on with those of all, as a guard will: with several clients two rounds are better than one,
+    Clients also say the source model's mean features of each class. In the first round each compares its streams with
+    its own, from the second on with those of all, as a guard will: with several clients two rounds are better than one,
     and the last one counts.
     """
 
@@ -69,7 +52,7 @@ class Guard(Algorithm[Sums, None]):
         return self.adapter or AdapterRecipe(Adapter)
 
     def init(self, task: Task) -> Sums:
-        return summed((), self.window, Answers.none(task.classes))
+        return summed((), self.window, Answers.none(task.classes, width(task.build(None), task.classes)))
 
     def client_update(self, total: Sums, state: None, client: Client) -> tuple[Reply, None]:
         batches = list(client.validation.batches(500))
@@ -77,15 +60,15 @@ class Guard(Algorithm[Sums, None]):
             return Reply(self.init(client.task)), None
         x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
         adapter = self._watched(client.net(client.known["model"]), **{n: client.known[n] for n in self._watched.needs})
-        own = self.answers(adapter, batches)
+        own = self.answers(adapter, batches, client.task.classes)
         everybody = total.answers if total.answers.counts.any() else own
         sums = summed(self.played(adapter, x, y, client.task.classes), self.window, everybody)
         return Reply(sums._replace(answers=own)), None
 
-    def answers(self, adapter: Adapter, batches: Iterable[tuple[Tensor, Tensor]]) -> Answers:
-        """How the model that an adapter starts from answers labelled examples."""
+    def answers(self, adapter: Adapter, batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> Answers:
+        """How the model that an adapter starts from sees labelled examples."""
         source = Source(adapter)
-        return reduce(Answers.plus, (Answers.to(source(x), y) for x, y in batches))
+        return reduce(Answers.plus, (Answers.to(source.look(x).features, y, classes) for x, y in batches))
 
     def played(self, adapter: Adapter, x: Tensor, y: Tensor, classes: int) -> Iterator[Said]:
         """What both models say on a stream made of these examples."""
@@ -100,9 +83,9 @@ class Guard(Algorithm[Sums, None]):
             for _ in range(max(1, self.images // size)):
                 rows = torch.multinomial(weights, size, replacement=True)
                 shown = change(x[rows])
-                adapted, plain = adapter(shown), source(shown)
+                adapted, plain = adapter(shown), source.look(shown)
                 if adapted.isfinite().all():
-                    yield Said(plain, adapted, source.inputs, source.drift(), y[rows])
+                    yield Said(plain, adapted, source.drift(), y[rows])
                 else:
                     adapter.load_state(first)
 
@@ -112,25 +95,3 @@ class Guard(Algorithm[Sums, None]):
 
     def export(self, total: Sums, state: None, client: int) -> Knowledge:
         return {"rule": solved(total, self.ridge, DEFAULT.weights)}
-
-
-def summed(stream: Iterable[Said], window: float, answers: Answers) -> Sums:
-    """What a stream teaches to a guard that looks back on about `window` images and knows these answers."""
-    seen, n = Signals(window, answers.classes()), len(FEATURES)
-    sums = Sums(torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64), answers)
-    for source, adapted, inputs, drift, right in stream:
-        phi = seen.add(source, adapted, inputs, drift, len(right))
-        ours, theirs = source.argmax(-1), adapted.argmax(-1)
-        g = ((theirs == right).double() - (ours == right).double())[ours != theirs]
-        sums = Sums(sums.squares + phi.T @ phi, sums.gains + phi.T @ g, answers)
-    return sums
-
-
-def solved(sums: Sums, ridge: float, start: Tensor) -> Rule:
-    """The rule w = argmin Σ (w · φ − g)² + ridge |w − start|², and its covariance for gains of variance one.
-
-    >>> solved(Sums(torch.eye(1), torch.tensor([3.0]), Answers.none(2)), 1.0, torch.tensor([1.0])).weights
-    tensor([2.])
-    """
-    spread: Tensor = torch.linalg.inv(sums.squares + ridge * torch.eye(len(start), dtype=start.dtype))
-    return Rule(spread @ (sums.gains + ridge * start), spread, sums.answers.classes())
