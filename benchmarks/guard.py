@@ -559,8 +559,8 @@ streams of digits, a source model that is right on a fifth of the images differs
 of 160 images, of which the window of 80 shows half too late, taught rules that a few classes look like all of them.
 The length of stretches was chosen on records of EM on guard 3's streams of CIFAR-10 (seeds 9 to 11, its corruptions),
 the hundredth on those of eight adapters there and on digits, so no longer on other data alone. Guard 6 was chosen on
-records of the same streams, of eight adapters on CIFAR-10 and six on digits: it knows the source model's mean answers
-to each class, and finds in a stream's mean answers the classes it has; roots of concentrations and distances that
+records of the same streams, of eight adapters on CIFAR-10 and six on digits: it knows what the source model's head is
+given of each class, and finds in a stream's mean the classes it has; roots of concentrations and distances that
 saturate let a rule tell a little of them from none; rules are learnt on three times as many stretches.
 
 Data: handwritten digits through a poor camera, and CIFAR-10; five source clients train a narrow CNN (three strided
