@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -53,8 +54,16 @@ SIGNS = (
 # The same sign means another thing where inputs are strange: each stands in φ as it is, then by how far the means, and
 # by how far the variances of the first batch norm's inputs are from those it was trained with. Between a little and
 # none at all a distance makes more of a difference than beyond.
-FEATURES = tuple(f"{sign}{by}" for by in ("", " · distance of means", " · distance of variances") for sign in SIGNS)
+STRAIGHT = tuple(f"{sign}{by}" for by in ("", " · distance of means", " · distance of variances") for sign in SIGNS)
 HALF = 0.1  # a distance of so many standard deviations, or of logarithms of variances, is half of the longest
+# What a sign means hangs on all the others, and no list of products says how. So φ also has cosines of random mixtures
+# of these features: a rule that is linear in them bends where examples ask for it, as one with a Gaussian kernel does
+# (random Fourier features; Rahimi & Recht, NeurIPS 2007), and sums are still all that travels.
+WAVES, HEIGHT = 300, 0.1  # how many; a kernel of so much at a distance of 0
+FEATURES = (*STRAIGHT, *(f"wave {i}" for i in range(WAVES)))
+_draws = np.random.RandomState(0)  # the generator of numpy whose numbers never change
+_FREQUENCIES = torch.from_numpy(_draws.standard_normal((len(STRAIGHT), WAVES)))  # for a kernel of width 1
+_PHASES = torch.from_numpy(_draws.uniform(0, 2 * math.pi, WAVES))
 
 
 class Look(NamedTuple):
@@ -169,7 +178,7 @@ class Signals:
         ]  # fmt: skip
         signs = torch.stack([*(one.expand(len(p)) for one in shown), *of_images], 1)
         strange = _distance(mean.abs()), _distance((square - mean.square()).clamp(min=1e-6).log().abs())
-        return torch.cat([signs, *(signs * distance for distance in strange)], 1)
+        return with_waves(torch.cat([signs, *(signs * distance for distance in strange)], 1))
 
     def state(self) -> Nest:
         """For the guard's."""
@@ -181,6 +190,12 @@ class Signals:
         """Go back to a state."""
         self.weight, self.means = state["weight"], {name: mean.clone() for name, mean in state["means"].items()}
         self.shares, self.images, self.shown = state["shares"], state["images"], state["shown"]
+
+
+def with_waves(straight: Tensor) -> Tensor:
+    """φ, from features of which some matter only together with others."""
+    waves = math.sqrt(2 * HEIGHT / WAVES) * (straight @ _FREQUENCIES + _PHASES).cos()
+    return torch.cat([straight, waves], 1)
 
 
 def width(net: nn.Module, classes: int) -> int:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from acclimate.harm import FEATURES, Look, Signals
+from acclimate.errors import ConfigError
+from acclimate.harm import FEATURES, WAVES, Look, Signals
 from acclimate.mixture import Answers, Classes
 
 
@@ -19,13 +20,21 @@ class Rule(NamedTuple):
     spread: Tensor  # the covariance of w
     classes: Classes | None = None  # the source model's features of each class; None: nobody has told
 
+    def checked(self) -> Rule:
+        """This rule, if it is one of what this version sees."""
+        if len(self.weights) != len(FEATURES):
+            found = f"rule: of {len(self.weights)} features, where this version of acclimate has {len(FEATURES)}"
+            raise ConfigError([f"{found}; learn it again: phase 'guard', or ac.calibrate(..., guard=True)"], "guard")
+        return self
+
     def gain(self, shown: Tensor) -> tuple[Tensor, Tensor]:
         """What is gained where φ is this, in share of images, and the standard error of that."""
         return self.weights @ shown, (shown @ self.spread @ shown).clamp(min=0).sqrt()
 
 
-# Where nothing was learnt for a model and an adapter: learnt as the phase `guard` does, on SVHN and Fashion-MNIST for
-# twelve adapters, most also at ten times their rate, each with the same say (`python -m benchmarks.guard default`).
+# Where nothing was learnt for a model and an adapter, a rule without waves: learnt as the phase `guard` does, on SVHN
+# and Fashion-MNIST for twelve adapters, most also at ten times their rate, each with the same say (`python -m
+# benchmarks.guard default`).
 WEIGHTS = (
     -0.09, 0.13, -0.18, -0.32, 0.38, -0.12, 0.01, -0.05, 0.88, -0.18,
     0.51, -0.84, -0.18, 0.78, -0.87, 0.49, -1.25, 0.94, -0.84,
@@ -35,7 +44,9 @@ WEIGHTS = (
     -1.03, 0.7, 1.38, -0.96, 0.16, -0.61, 0.17, -0.5, 0.7,
 )  # fmt: skip
 # An estimate by them is doubted as if each had a standard error of 0.045.
-DEFAULT = Rule(torch.tensor(WEIGHTS, dtype=torch.float64), 0.002 * torch.eye(len(FEATURES), dtype=torch.float64))
+DEFAULT = Rule(
+    torch.tensor([*WEIGHTS, *[0.0] * WAVES], dtype=torch.float64), 0.002 * torch.eye(len(FEATURES), dtype=torch.float64)
+)
 
 
 class Said(NamedTuple):

@@ -30,7 +30,7 @@ class Guard(Around):
     goes back to its last good state, from there to its first, and is heard where the rule prefers its answer.
     """
 
-    revision: ClassVar[int] = 6  # 3: heard, waits longer after an early fall; 4: agreement; 5: most; 6: shares
+    revision: ClassVar[int] = 7  # 3: heard, waits after an early fall; 4: agreement; 5: most; 6: shares; 7: waves
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class Guard(Around):
         window: Positive = 80.0,
         doubt: NonNegative = 1.0,
         margin: float = 0.1,
-        most: NonNegative = 0.01,
+        most: NonNegative = 0.005,
         least: float = 0.002,
         minimum: Count = 40,
         agreement: NonNegative = 0.5,
         **knowledge: Nest,
     ) -> None:
         super().__init__(adapter(net, **{name: of for name, of in knowledge.items() if name != "rule"}))
-        self.rule: Rule = knowledge["rule"] if calibrated else DEFAULT
+        self.rule: Rule = knowledge["rule"].checked() if calibrated else DEFAULT
         self.every, self.doubt, self.margin, self.most, self.least = every, doubt, margin, most, least
         self.seen, self._first = Signals(window, self.rule.classes), self.inner.state()
         self.trusted, self.batches, self.agreement, self.minimum = False, 0, agreement, minimum

@@ -40,8 +40,9 @@ class Guard(Algorithm[Sums, None]):
     ridge: Positive = 3.0  # how many disagreements the default is worth
 
     exports = ("rule",)
-    # 2: other signals, of single images, and more kinds of shift; 3: longer segments; 4: the stream's shares, and more
-    revision: ClassVar[int] = 4
+    # 2: other signals, of single images, and more kinds of shift; 3: longer segments; 4: the stream's shares, and more;
+    # 5: waves
+    revision: ClassVar[int] = 5
 
     @property
     def needs(self) -> tuple[str, ...]:
