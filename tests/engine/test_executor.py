@@ -14,6 +14,7 @@ import toys
 from acclimate.engine import executor as module
 from acclimate.engine.executor import Processes, Serial, in_order
 from acclimate.engine.pipes import Wire
+from acclimate.engine.worker import HAS_SERVER
 from acclimate.errors import ConfigError, MissingData, WorkerFailed, WorkerLost
 from acclimate.experiment.catalog import PHASES
 from acclimate.trees import Shared
@@ -108,7 +109,7 @@ def test_workers_come_from_one_server_with_the_environment_of_their_own_start_an
         monkeypatch.setenv("BORN", born)
         assert set(map(tuple, dict(workers.run(each("born", "born"))).values())) == {((born, server, True),)}
         workers.close()
-    assert (server == os.getpid()) != module.HAS_SERVER
+    assert (server == os.getpid()) != HAS_SERVER
 
 
 def test_in_order_holds_early_results_back():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from acclimate.engine import pipes
-from acclimate.engine.executor import _Pickler, _Unpickler
 from acclimate.engine.pipes import Wire
+from acclimate.engine.worker import Pickler, Unpickler
 from acclimate.trees import APART, Parcel
 
 
@@ -17,8 +17,8 @@ def ends():
 
 
 def passed(here, there, what, **more):
-    here.send(what, _Pickler, **more)
-    return there.receive(_Unpickler)
+    here.send(what, Pickler, **more)
+    return there.receive(Unpickler)
 
 
 # Without a memory nobody reads while this test writes, so only what fits into the pipe.

@@ -8,58 +8,29 @@ may keep something between tasks that have the same home.
 
 from __future__ import annotations
 
-import io
-import multiprocessing
 import os
-import pickle
-import signal
-import threading
-import traceback
-from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import islice
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from multiprocessing.connection import wait
+from typing import Any, Protocol
 
 import torch
 
-from acclimate import plugins
 from acclimate.engine.client import Clients
-from acclimate.engine.memory import keep_freed_memory
-from acclimate.engine.pipes import HAS_MEMORY, Wire
-from acclimate.errors import AcclimateError, WorkerFailed, WorkerLost
+from acclimate.engine.pipes import HAS_MEMORY
+from acclimate.engine.work import Work, each_done
+from acclimate.engine.worker import Chunks, Install, Meet, Worker, interrupts_ignored
+from acclimate.errors import WorkerFailed, WorkerLost
 from acclimate.scenarios.population import Population
-from acclimate.trees import Shared, sendable
 
 MOST_TRIES = 3  # of a task whose worker dies
-MOST_SHARED = 8  # parcels that a process remembers, besides lasting ones
 AHEAD = 2  # batches that a worker has, so that it need not wait for the next
 LOOK_SECONDS = 2.0  # between looks whether a silent worker was stopped
-# Most of a worker's start is importing torch: a server that has imported it, and done nothing else, forks all of them.
-HAS_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 
 
 Batch = list[tuple[int, Sequence[Any]]]  # chunks with their positions
-
-
-class Doing(Protocol):
-    """Clients at work, in the process where they are."""
-
-    def do(self, task: Any) -> Any:
-        """One client's task."""
-
-    def fold(self, results: Iterable[tuple[Any, Any]]) -> Any:
-        """What is left of a chunk: tasks with their results, in order."""
-
-
-class Work(Protocol):
-    """A phase or a test, as clients need to know it; must be picklable."""
-
-    def open(self, clients: Clients) -> Doing: ...
 
 
 class Executor(Protocol):
@@ -102,66 +73,9 @@ class Serial:
         self, chunks: Iterable[Sequence[Any]], homes: Sequence[int] | None = None, count: int | None = None
     ) -> Iterator[tuple[int, Any]]:
         for index, chunk in enumerate(chunks):
-            folded = self._doing.fold(_done(self._doing, chunk))
+            folded = self._doing.fold(each_done(self._doing, chunk))
             self.worked[os.getpid()] += 1
             yield index, folded
-
-
-class _Install(NamedTuple):
-    work: Work
-
-
-class _Meet(NamedTuple):
-    people: Population
-
-
-class _Chunks(NamedTuple):
-    """Chunks that travel together; so does what is left of them."""
-
-    chunks: list[Sequence[Any]]
-
-
-class _Import(NamedTuple):
-    plugins: Sequence[plugins.Imported]
-
-
-class _Worker:
-    """A worker process, seen from its parent."""
-
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("forkserver") if HAS_SERVER else multiprocessing.get_context("spawn")
-        context.set_forkserver_preload(["torch"])
-        pipe, theirs = context.Pipe()
-        # the server has the environment of its own start
-        self.process: BaseProcess = context.Process(target=_serve, args=(theirs, dict(os.environ)), daemon=True)
-        self.process.start()
-        theirs.close()
-        self.wire, self._sent = Wire(pipe, self.process.pid), _Remembered()
-        self._imported = 0  # plug-ins that it was told of
-
-    def send(self, what: _Meet | _Install | _Chunks | _Import) -> None:
-        if isinstance(what, _Meet):
-            self._sent = _Remembered()
-        new = plugins.imported()[self._imported :]
-        if new:  # before anything that may need them
-            self._imported += len(new)
-            self.send(_Import(new))
-        self.wire.send(what, partial(_Pickler, sent=self._sent), passing=isinstance(what, _Chunks))
-
-    def receive(self) -> tuple[bool, Any]:
-        answer: tuple[bool, Any] = self.wire.receive(_Unpickler)
-        return answer
-
-    def is_stopped(self) -> bool:
-        """Whether somebody has stopped it (SIGSTOP), so that it would never answer."""
-        with suppress(OSError, IndexError):
-            return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
-        return False
-
-    def end(self) -> None:
-        self.wire.pipe.close()
-        self.process.kill()
-        self.process.join()
 
 
 class Processes:
@@ -175,7 +89,7 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self.worked: Counter[int] = Counter()
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._people: Population | None = None
         self._work: Work | None = None
 
@@ -189,16 +103,16 @@ class Processes:
         if people is not self._people:
             self._people, self._work = people, None
             for worker in self._workers:
-                self._send(worker, _Meet(people))
+                self._send(worker, Meet(people))
 
     def install(self, work: Work) -> None:
         self._work = work
         if self._workers:
             for worker in self._workers:
-                self._send(worker, _Install(work))
+                self._send(worker, Install(work))
         else:
-            with _interrupts_ignored():  # children inherit it until they say so themselves
-                self._workers = [_Worker() for _ in range(self.workers)]
+            with interrupts_ignored():
+                self._workers = [Worker() for _ in range(self.workers)]
             for worker in self._workers:
                 self._prepare(worker)
 
@@ -208,7 +122,7 @@ class Processes:
         if not self._workers and self._work is not None:
             self.install(self._work)
         lines = self._lines(chunks, homes, count)
-        busy: dict[_Worker, deque[Batch]] = {}
+        busy: dict[Worker, deque[Batch]] = {}
         try:
             ahead = 1 if count is None or not HAS_MEMORY else AHEAD
             for worker, line in list(zip(self._workers, lines, strict=True)) * ahead:
@@ -239,12 +153,12 @@ class Processes:
             worker.end()
         self._workers = []
 
-    def _prepare(self, worker: _Worker) -> None:
+    def _prepare(self, worker: Worker) -> None:
         assert self._people is not None and self._work is not None
-        self._send(worker, _Meet(self._people))
-        self._send(worker, _Install(self._work))
+        self._send(worker, Meet(self._people))
+        self._send(worker, Install(self._work))
 
-    def _again(self, place: int, busy: dict[_Worker, deque[Batch]], tries: Counter[int], at_home: bool) -> None:
+    def _again(self, place: int, busy: dict[Worker, deque[Batch]], tries: Counter[int], at_home: bool) -> None:
         """Let a new worker do what one that died has left."""
         batches = busy.pop(self._workers[place])
         first, _ = batches[0][0]
@@ -252,7 +166,7 @@ class Processes:
         self._replace(place, at_home, tries[first] >= MOST_TRIES)
         busy[self._workers[place]] = batches
         for batch in batches:
-            self._send(self._workers[place], _Chunks([chunk for _, chunk in batch]))
+            self._send(self._workers[place], Chunks([chunk for _, chunk in batch]))
 
     def _replace(self, place: int, at_home: bool, hopeless: bool) -> None:
         """Put a new worker where one died."""
@@ -270,14 +184,14 @@ class Processes:
             self.close()
             raise WorkerLost(f"{told}; what it kept is gone")
         self._workers[place].wire.pipe.close()
-        with _interrupts_ignored():
-            self._workers[place] = _Worker()
+        with interrupts_ignored():
+            self._workers[place] = Worker()
         self._prepare(self._workers[place])
 
-    def _answers(self, busy: dict[_Worker, deque[Batch]]) -> list[tuple[int, tuple[_Worker, tuple[bool, Any] | None]]]:
+    def _answers(self, busy: dict[Worker, deque[Batch]]) -> list[tuple[int, tuple[Worker, tuple[bool, Any] | None]]]:
         """Who has answered what, in which place; None: it died or was stopped."""
         ready = wait([worker.wire.pipe for worker in busy], LOOK_SECONDS)
-        heard: list[tuple[int, tuple[_Worker, tuple[bool, Any] | None]]] = []
+        heard: list[tuple[int, tuple[Worker, tuple[bool, Any] | None]]] = []
         for place, worker in enumerate(self._workers):
             if worker.wire.pipe in ready:
                 try:
@@ -299,55 +213,15 @@ class Processes:
             own[home % len(own)].append((index, chunk))
         return [batches(iter(line), None if count is None else len(line), 2) for line in own]
 
-    def _next(self, worker: _Worker, line: Iterator[Batch], busy: dict[_Worker, deque[Batch]]) -> None:
+    def _next(self, worker: Worker, line: Iterator[Batch], busy: dict[Worker, deque[Batch]]) -> None:
         for batch in line:
             busy.setdefault(worker, deque()).append(batch)
-            self._send(worker, _Chunks([chunk for _, chunk in batch]))
+            self._send(worker, Chunks([chunk for _, chunk in batch]))
             return
 
-    def _send(self, worker: _Worker, what: _Meet | _Install | _Chunks) -> None:
+    def _send(self, worker: Worker, what: Meet | Install | Chunks) -> None:
         with suppress(OSError):  # it is dead: noticed when it does not answer
             worker.send(what)
-
-
-class _Remembered(OrderedDict[int, Shared]):
-    """The shared parcels of one process: lasting ones for ever, of others the last few. Both ends keep the same."""
-
-    def note(self, key: int, parcel: Shared) -> None:
-        self[key] = parcel
-        passing = [key for key, parcel in self.items() if not parcel.lasting]
-        for key in passing[:-MOST_SHARED]:
-            del self[key]
-
-
-class _Pickler(pickle.Pickler):
-    """Sends a shared parcel as a number where the other end has it already."""
-
-    def __init__(self, buffer: io.BytesIO, apart: Any, sent: _Remembered | None = None) -> None:
-        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=apart)
-        self._sent = sent
-
-    def persistent_id(self, obj: Any) -> tuple[int, Any] | None:
-        if not isinstance(obj, Shared) or self._sent is None:
-            return None
-        if obj.key in self._sent:
-            return obj.key, None
-        self._sent.note(obj.key, obj)
-        return obj.key, (sendable(obj.seal(), pickle.HIGHEST_PROTOCOL), obj.lasting)
-
-
-class _Unpickler(pickle.Unpickler):
-    """The other end of `_Pickler`."""
-
-    def __init__(self, buffer: io.BytesIO, apart: Iterator[memoryview], received: _Remembered | None = None) -> None:
-        super().__init__(buffer, buffers=apart)
-        self._received = _Remembered() if received is None else received
-
-    def persistent_load(self, pid: tuple[int, Any]) -> Shared:
-        key, content = pid
-        if content is not None:
-            self._received.note(key, Shared(*content))
-        return self._received[key]
 
 
 def batches(line: Iterator[tuple[int, Sequence[Any]]], count: int | None, parts: int) -> Iterator[Batch]:
@@ -397,56 +271,3 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may change signals
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _done(doing: Doing, tasks: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Tasks with their results, one at a time, so that only one is held."""
-    return ((task, doing.do(task)) for task in tasks)
-
-
-def _serve(pipe: Connection[Any, Any], environment: Mapping[str, str]) -> None:
-    """A worker's life: until the parent closes the pipe or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    os.environ.clear()
-    os.environ.update(environment)
-    torch.set_num_threads(1)
-    keep_freed_memory()
-    parent = multiprocessing.parent_process()
-    wire, received, clients = Wire(pipe, parent.pid if parent else None), _Remembered(), None
-    work: Work | None = None
-    doing: Doing | None = None
-    answer: tuple[bool, Any]
-    with suppress(EOFError, OSError):
-        while True:
-            what = wire.receive(partial(_Unpickler, received=received))
-            if isinstance(what, _Import):
-                plugins.share(what.plugins)
-                continue
-            if isinstance(what, _Meet):
-                received, clients = _Remembered(), Clients(what.people)
-                continue
-            if isinstance(what, _Install):
-                work, doing = what.work, None
-                continue
-            assert clients is not None and work is not None
-            try:
-                doing = work.open(clients) if doing is None else doing
-                answer = (True, [doing.fold(_done(doing, tasks)) for tasks in what.chunks])
-            except AcclimateError as error:
-                answer = (False, error)
-            except Exception:
-                answer = (False, WorkerFailed(f"unexpected error in a worker:\n{traceback.format_exc()}"))
-            wire.send(answer, _Pickler)
-            del what, answer  # what they refer to can be used again

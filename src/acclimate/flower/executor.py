@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 from acclimate.engine.client import Clients
-from acclimate.engine.executor import Work
 from acclimate.engine.known import Elsewhere
 from acclimate.engine.messages import Alone, Begin, GoOn, Lost, Part, Paused, Save, Stretch
 from acclimate.engine.tester import Trial
 from acclimate.engine.trainee import Training
+from acclimate.engine.work import Work
 from acclimate.errors import AcclimateError
 from acclimate.flower.codec import RECORDS, Letter, digest_of, pack, read, unpack, written
 from acclimate.flower.places import OnNodes, Places

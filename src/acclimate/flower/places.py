@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from acclimate.contracts import AdapterRecipe, Algorithm
 from acclimate.data.folders import write_whole
-from acclimate.engine.executor import Work
 from acclimate.engine.known import Exports, Finished
 from acclimate.engine.messages import Test
 from acclimate.engine.tester import Trial
 from acclimate.engine.trainee import Training
+from acclimate.engine.work import Work
 from acclimate.experiment.baselines import with_baselines
 from acclimate.experiment.experiment import Experiment, PhaseChoice, System
 from acclimate.scenarios.nodes import Holder, Nodes
