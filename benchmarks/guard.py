@@ -530,7 +530,7 @@ The trial of today's guard is not run yet. Guard 3 trusted nobody who differs fr
 the images; guards 4 to 6 were not put on trial. Guard 4 trusted nobody who agrees less than half as often as guessing
 would, guard 5 nobody any more by whom the rule sees more than a hundredth of all images lost, with rules that were
 learnt on longer stretches. Guard 6 also asks which classes a stream seems to have; guard 7's rules are not linear in
-the signals, and it sees a loss of half a hundredth.
+the signals, and half a hundredth lost ends trust.
 """.strip()
 
 HEAD = """
