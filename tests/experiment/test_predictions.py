@@ -35,7 +35,7 @@ def experiment(clinics, **more):
         "name": "clinics",
         "scenario": {"name": "own", "folder": str(clinics / "clinics"), "test": ["west"]},
         "model": "shallow-cnn",
-        "phases": [{"name": "fedavg", "rounds": 12, "local": {"lr": 0.05, "epochs": 5, "batch_size": 4}}],
+        "phases": [{"name": "fedavg", "rounds": 12, "local": {"lr": 0.01, "epochs": 5, "batch_size": 4}}],
         "systems": ["none", {"name": "tent", "adapter": {"name": "tent", "lr": 1e-4}}, "fedavg+bn-adapt"],
         "test": {"batch_size": 3},
         **more,
