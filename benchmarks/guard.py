@@ -564,8 +564,8 @@ the hundredth on those of eight adapters there and on digits, so no longer on ot
 records of the same streams, of eight adapters on CIFAR-10 and six on digits: it knows what the source model's head is
 given of each class, and finds in a stream's mean the classes it has; roots of concentrations and distances that
 saturate let a rule tell a little of them from none; rules are learnt on three times as many stretches. Guard 7 was
-chosen on records of the same streams, of nine adapters on CIFAR-10 and of others on digits: a rule is linear in cosines
-of random mixtures of the signals too, which stand for a Gaussian kernel, and half a hundredth ends trust.
+chosen on records of the same streams, of nine adapters on CIFAR-10, and then looked at on digits: a rule is linear in
+cosines of random mixtures of the signals too, which stand for a Gaussian kernel, and half a hundredth ends trust.
 
 Data: handwritten digits through a poor camera, and CIFAR-10; five source clients train a narrow CNN (three strided
 convolutions with batch norms) by FedAvg, and adapters that come with a training of their own go on with two rounds of
